@@ -1,0 +1,105 @@
+import { CompactedError } from "./errors.ts";
+import { ownKeys, parseKey, watchedRange } from "./keys.ts";
+import type { Key } from "./keys.ts";
+import { isCarried } from "./copy.ts";
+import { put } from "./store.ts";
+import type { Entry, Store } from "./store.ts";
+import type { Token } from "./token.ts";
+import { watch } from "./watch.ts";
+import { Batch } from "./writer.ts";
+import type { Writer } from "./writer.ts";
+
+/** Small puts in flight while raising a revision: one transaction is one revision, so only concurrency helps. */
+const FILLERS_IN_FLIGHT = 64;
+
+/**
+ * Raises the store's revision to `target` or above.
+ *
+ * A client's resourceVersion is a revision of the shard it talked to. If the destination counted lower than the origin,
+ * a watch resumed there would wait in silence until the destination had caught up (kubernetes issue 107457 is the same
+ * trap). With the destination ahead, what the origin wrote at x is written there at y >= x.
+ * @returns the revision reached and the number of puts it took.
+ */
+export async function raiseRevision(
+  token: Token,
+  target: bigint,
+  options: { signal: AbortSignal; onProgress?: (revision: bigint) => void },
+): Promise<{ revision: bigint; puts: number }> {
+  const { filler } = ownKeys(token.store.prefix, token.cluster);
+  let revision = await token.store.head();
+  let puts = 0;
+  const worker = async () => {
+    while (revision < target && puts < Number(target) && !options.signal.aborted) {
+      puts += 1;
+      const result = await token.transact([], [put(filler, "")]);
+      if (result.revision > revision) revision = result.revision;
+      options.onProgress?.(revision);
+    }
+  };
+  const missing = target > revision ? Number(target - revision) : 0;
+  const results = await Promise.allSettled(Array.from({ length: Math.min(FILLERS_IN_FLIGHT, missing) }, worker));
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+  options.signal.throwIfAborted();
+  return { revision, puts };
+}
+
+export interface TombstoneOptions {
+  readonly cluster: string;
+  /** Revision of a pulse of this move: the history is read up to it. */
+  readonly until: bigint;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Repeats at the destination the deletions that a client may not have seen yet: for each key of the cluster that was
+ * deleted within the origin's history and is absent at `until`, its last content is put and deleted again, so that a
+ * watch resumed with a resourceVersion from before the deletion sees it.
+ * @returns the number of tombstones written.
+ */
+export async function writeTombstones(
+  origin: Store,
+  writer: Writer,
+  options: TombstoneOptions,
+): Promise<number> {
+  const deleted = await deletedKeys(origin, options);
+  let batch = new Batch();
+  const flush = async () => {
+    await writer.apply(batch);
+    const removal = new Batch();
+    for (const key of batch.writes.keys()) removal.add({ key, entry: undefined });
+    await writer.apply(removal);
+    batch = new Batch();
+  };
+  for (const [key, last] of deleted) {
+    options.signal.throwIfAborted();
+    const write = { key, entry: { ...last, lease: "0" } };
+    if (batch.wouldOverflow(write)) await flush();
+    batch.add(write);
+  }
+  if (batch.size > 0) await flush();
+  return deleted.size;
+}
+
+/** Keys of the cluster whose newest change up to `until` is a deletion, with their last content. */
+async function deletedKeys(origin: Store, options: TombstoneOptions, from = 1n): Promise<Map<Key, Entry>> {
+  const { cluster, until } = options;
+  const deleted = new Map<Key, Entry>();
+  const stop = new AbortController();
+  const signal = AbortSignal.any([options.signal, stop.signal]);
+  try {
+    for await (const changes of watch(origin, { range: watchedRange(origin.prefix), from, previous: true, signal })) {
+      for (const { type, entry, previous } of changes) {
+        if (entry.modRevision >= until) stop.abort();
+        if (entry.modRevision > until || parseKey(origin.prefix, entry.key)?.cluster !== cluster) continue;
+        if (type === "Put") deleted.delete(entry.key);
+        else if (previous && isCarried(origin.prefix, cluster, entry.key)) deleted.set(entry.key, previous);
+      }
+    }
+  } catch (error) {
+    // The history begins where the last compaction left it; nobody could resume from before that at the origin either.
+    if (!(error instanceof CompactedError) || error.oldest <= from) throw error;
+    return deletedKeys(origin, options, error.oldest);
+  }
+  options.signal.throwIfAborted();
+  return deleted;
+}

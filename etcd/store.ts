@@ -1,0 +1,243 @@
+import { readFileSync } from "node:fs";
+import { handleWhen, noop, retry } from "cockatiel";
+import { Etcd3, isRecoverableError } from "etcd3";
+import type { ICompare, IKeyValue, IRangeRequest, IRequestOp, IResponseOp } from "etcd3";
+import { CompactedError } from "./errors.ts";
+import { keyFromBuffer, keyToBuffer, successor } from "./keys.ts";
+import type { Key, KeyRange } from "./keys.ts";
+
+/** Where a store is and how to reach it. File names, not contents: files are re-read for each new client. */
+export interface StoreOptions {
+  /** Name in messages, e.g. `etcd of shard-1`. */
+  readonly name: string;
+  readonly endpoints: readonly string[];
+  /** Registry prefix without a slash at its end, `/registry` in most installations. */
+  readonly prefix: string;
+  readonly tls?:
+    | { readonly ca: string; readonly cert?: string | undefined; readonly key?: string | undefined }
+    | undefined;
+}
+
+export interface Entry {
+  readonly key: Key;
+  readonly value: Buffer;
+  readonly createRevision: bigint;
+  readonly modRevision: bigint;
+  /** Id of the etcd lease, "0" for none. */
+  readonly lease: string;
+}
+
+export interface ReadOptions {
+  /** Read the store as it was at this revision; the newest when left out. */
+  readonly revision?: bigint;
+  readonly limit?: number;
+  readonly keysOnly?: boolean;
+  readonly descending?: boolean;
+}
+
+export interface Page {
+  readonly entries: Entry[];
+  /** Keys of the range were left out by the limit. */
+  readonly more: boolean;
+  /** Keys in the whole range. */
+  readonly count: number;
+  /** The store's newest revision when it was read. */
+  readonly revision: bigint;
+}
+
+export type Condition = ICompare;
+export type Operation = IRequestOp;
+
+/** A page is read with so many keys that it holds about this many bytes: large objects must not fill the memory. */
+const PAGE_BYTES = 1 << 20;
+const MAX_PAGE_KEYS = 2_000;
+
+/** Every unary call ends: an unreachable store must be an error, never a wait without end. */
+const CALL_DEADLINE_MS = 15_000;
+
+/**
+ * One shard's etcd. A thin layer over the client's raw calls: keys as {@link Key}, revisions as bigint, and no
+ * circuit breaker (etcd3's default one fails every call for five seconds after three errors, which inside a fence
+ * would be an outage of its own). A call that failed because a member is unavailable is tried at the next member.
+ */
+export class Store {
+  readonly name: string;
+  readonly prefix: string;
+  readonly #client: Etcd3;
+
+  constructor(options: StoreOptions) {
+    this.name = options.name;
+    this.prefix = options.prefix;
+    const tls = options.tls;
+    this.#client = new Etcd3({
+      hosts: [...options.endpoints],
+      ...(tls && {
+        credentials: {
+          rootCertificate: readFileSync(tls.ca),
+          ...(tls.key && { privateKey: readFileSync(tls.key) }),
+          ...(tls.cert && { certChain: readFileSync(tls.cert) }),
+        },
+      }),
+      grpcOptions: { "grpc.max_receive_message_length": -1, "grpc.keepalive_time_ms": 5_000 },
+      defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + CALL_DEADLINE_MS }),
+      faultHandling: {
+        host: () => noop,
+        global: retry(handleWhen(isRecoverableError), { maxAttempts: options.endpoints.length }),
+      },
+    });
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  /** The newest revision, read linearizably. */
+  async head(): Promise<bigint> {
+    const response = await this.#client.kv.range({ key: keyToBuffer(`${this.prefix}.rehome/`), count_only: true });
+    return BigInt(response.header.revision);
+  }
+
+  /** One key, and the revision at which it was read. */
+  async get(key: Key, options: ReadOptions = {}): Promise<{ entry: Entry | undefined; revision: bigint }> {
+    const { entries, revision } = await this.#range({ key: keyToBuffer(key) }, options);
+    return { entry: entries[0], revision };
+  }
+
+  /** The keys of a range in byte order, `limit` at most. */
+  async read(range: KeyRange, options: ReadOptions = {}): Promise<Page> {
+    return this.#range({ key: keyToBuffer(range.start), range_end: keyToBuffer(range.end) }, options);
+  }
+
+  async count(range: KeyRange, revision?: bigint): Promise<number> {
+    const request = { key: keyToBuffer(range.start), range_end: keyToBuffer(range.end), count_only: true };
+    return (await this.#range(request, revision === undefined ? {} : { revision })).count;
+  }
+
+  /**
+   * All keys of a range in byte order, in pages bounded by bytes as well as by count. The next page is asked for
+   * while the caller works on the one before.
+   * @param options.revision pins the read; without it each page shows the store as it is when the page is read.
+   * @throws CompactedError when the pinned revision is no longer there.
+   */
+  async *pages(range: KeyRange, options: ReadOptions = {}): AsyncGenerator<Entry[], void, undefined> {
+    let limit = 128;
+    const page = (start: Key) => this.read({ start, end: range.end }, { ...options, limit });
+    let next: Promise<Page> | undefined = page(range.start);
+    while (next) {
+      const { entries, more }: Page = await next;
+      const last = entries.at(-1);
+      const bytes = entries.reduce((sum, entry) => sum + entry.key.length + entry.value.length, 1);
+      limit = Math.max(1, Math.min(MAX_PAGE_KEYS, limit * 4, Math.floor((PAGE_BYTES * entries.length) / bytes)));
+      next = more && last ? page(successor(last.key)) : undefined;
+      // A caller that stops early must not leave a rejection unhandled.
+      next?.catch(() => undefined);
+      if (entries.length > 0) yield entries;
+    }
+  }
+
+  /**
+   * One transaction.
+   * @throws the client's gRPC error. After an error the outcome is unknown: callers make the conditions tell.
+   */
+  async transact(
+    conditions: Condition[],
+    success: Operation[],
+    failure: Operation[] = [],
+  ): Promise<{ succeeded: boolean; revision: bigint; responses: IResponseOp[] }> {
+    const response = await this.#client.kv.txn({ compare: conditions, success, failure });
+    return {
+      succeeded: response.succeeded,
+      revision: BigInt(response.header.revision),
+      responses: response.responses,
+    };
+  }
+
+  /** Discards the history before `revision`, as API servers do every five minutes. */
+  async compact(revision: bigint): Promise<void> {
+    await this.#client.kv.compact({ revision: String(revision), physical: true });
+  }
+
+  /** Opens a raw watch stream. etcd3's own watcher is not used: see `watch.ts`. */
+  async watchStream() {
+    return this.#client.watchClient.watch();
+  }
+
+  get leases() {
+    return this.#client.leaseClient;
+  }
+
+  get maintenance() {
+    return this.#client.maintenance;
+  }
+
+  async #range(request: IRangeRequest, options: ReadOptions): Promise<Page> {
+    try {
+      const response = await this.#client.kv.range({
+        ...request,
+        ...(options.revision !== undefined && { revision: String(options.revision) }),
+        ...(options.limit !== undefined && { limit: options.limit }),
+        ...(options.keysOnly && { keys_only: true }),
+        ...(options.descending && { sort_order: "Descend" as const, sort_target: "Key" as const }),
+      });
+      return {
+        entries: response.kvs.map(toEntry),
+        more: response.more,
+        count: Number(response.count),
+        revision: BigInt(response.header.revision),
+      };
+    } catch (error) {
+      throw asCompacted(this.name, error);
+    }
+  }
+}
+
+export function toEntry(kv: IKeyValue): Entry {
+  return {
+    key: keyFromBuffer(kv.key),
+    value: kv.value,
+    createRevision: BigInt(kv.create_revision),
+    modRevision: BigInt(kv.mod_revision),
+    lease: kv.lease,
+  };
+}
+
+function asCompacted(store: string, error: unknown): unknown {
+  // etcd answers OUT_OF_RANGE with this text (server/v3/storage/mvcc: ErrCompacted); the client keeps only the text.
+  return error instanceof Error && error.message.includes("has been compacted") ? new CompactedError(store) : error;
+}
+
+export function put(key: Key, value: Buffer | string, lease = "0"): Operation {
+  return { request_put: { key: keyToBuffer(key), value: Buffer.isBuffer(value) ? value : Buffer.from(value), lease } };
+}
+
+export function remove(key: Key): Operation {
+  return { request_delete_range: { key: keyToBuffer(key) } };
+}
+
+export function removeRange(range: KeyRange): Operation {
+  return { request_delete_range: { key: keyToBuffer(range.start), range_end: keyToBuffer(range.end) } };
+}
+
+export const when = {
+  valueIs: (key: Key, value: Buffer | string): Condition => ({
+    target: "Value",
+    result: "Equal",
+    key: keyToBuffer(key),
+    value: Buffer.isBuffer(value) ? value : Buffer.from(value),
+  }),
+  /** `revision` 0 means: the key does not exist. */
+  modifiedAt: (key: Key, revision: bigint): Condition => ({
+    target: "Mod",
+    result: "Equal",
+    key: keyToBuffer(key),
+    mod_revision: String(revision),
+  }),
+  /** Holds when every key that exists in the range was last modified at `revision` or before. */
+  notModifiedAfter: (range: KeyRange, revision: bigint): Condition => ({
+    target: "Mod",
+    result: "Less",
+    key: keyToBuffer(range.start),
+    range_end: keyToBuffer(range.end),
+    mod_revision: String(revision + 1n),
+  }),
+};

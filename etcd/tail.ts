@@ -1,0 +1,175 @@
+import { isCarried } from "./copy.ts";
+import { ownKeys, parseKey, watchedRange } from "./keys.ts";
+import { raiseRevision } from "./revisions.ts";
+import { put, when } from "./store.ts";
+import type { Store } from "./store.ts";
+import type { Token } from "./token.ts";
+import { watch } from "./watch.ts";
+import type { Change } from "./watch.ts";
+import { Batch } from "./writer.ts";
+import type { Write, Writer } from "./writer.ts";
+
+/** How far the destination's revision is kept ahead, so that it needs no raising while a fence is up. */
+const REVISION_MARGIN = 500n;
+
+export interface TailProgress {
+  /** Every change of the cluster up to this origin revision has been acknowledged by the destination. */
+  position: bigint;
+  /** Changes carried over by this call. */
+  changes: number;
+  /** Time from a pulse at the origin until it came by here, everything before it being applied; undefined at first. */
+  lagMs: number | undefined;
+}
+
+export interface TailOptions {
+  readonly cluster: string;
+  readonly signal: AbortSignal;
+  /** Stop once everything up to this revision is applied. It must be the revision of a pulse. */
+  readonly until?: bigint;
+  readonly onProgress?: (progress: Readonly<TailProgress>) => void;
+}
+
+/**
+ * Writes a pulse: a mark in the origin's history. Who sees it in the watch has seen everything before it, so it serves
+ * as the end of a drain and as the measure of the lag.
+ * @returns its revision.
+ */
+export async function pulse(origin: Token): Promise<bigint> {
+  const { pulse: key } = ownKeys(origin.store.prefix, origin.cluster);
+  const { revision } = await origin.transact([], [put(key, String(Date.now()))]);
+  return revision;
+}
+
+/**
+ * The position that the destination's store itself holds, written in the same transactions as the changes: the
+ * destination at `revision` equals the origin at `position`. Undefined before the first copy is complete.
+ */
+export async function readPosition(
+  destination: Store,
+  cluster: string,
+): Promise<{ position: bigint; revision: bigint } | undefined> {
+  const { entry, revision } = await destination.get(ownKeys(destination.prefix, cluster).cursor);
+  return entry && { position: BigInt(entry.value.toString()), revision };
+}
+
+/** Records that the destination equals the origin at `position`. */
+export async function writePosition(destination: Token, position: bigint): Promise<void> {
+  await destination.transact([], [put(ownKeys(destination.store.prefix, destination.cluster).cursor, String(position))]);
+}
+
+/**
+ * Carries the origin's changes over, in order, from the recorded position on, until `until` or until `signal` aborts.
+ * Each batch is one transaction that also moves the position, so no change is applied twice or left out, whatever
+ * crashes when.
+ * @throws CompactedError when the position has fallen out of the origin's history: copy again, then tail again.
+ * @throws SupersededError when a newer attempt has taken over.
+ */
+export async function tail(origin: Store, writer: Writer, options: TailOptions): Promise<TailProgress> {
+  const follower = new Follower(origin, writer, options);
+  const stop = new AbortController();
+  const signal = AbortSignal.any([options.signal, stop.signal]);
+  const from = await follower.start();
+  if (options.until !== undefined && from > options.until) return follower.progress;
+  for await (const changes of watch(origin, { range: watchedRange(origin.prefix), from, signal })) {
+    await follower.take(changes);
+    options.onProgress?.(follower.progress);
+    if (options.until !== undefined && follower.progress.position >= options.until) stop.abort();
+  }
+  return follower.progress;
+}
+
+class Follower {
+  readonly progress: TailProgress = { position: 0n, changes: 0, lagMs: undefined };
+  readonly #origin: Store;
+  readonly #writer: Writer;
+  readonly #cluster: string;
+  readonly #signal: AbortSignal;
+  #batch = new Batch();
+  /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
+  #stored = 0n;
+  #destinationRevision = 0n;
+
+  constructor(origin: Store, writer: Writer, { cluster, signal }: TailOptions) {
+    this.#origin = origin;
+    this.#writer = writer;
+    this.#cluster = cluster;
+    this.#signal = signal;
+  }
+
+  /** @returns the first revision to watch. */
+  async start(): Promise<bigint> {
+    const recorded = await readPosition(this.#writer.token.store, this.#cluster);
+    if (!recorded) throw new Error(`${this.#writer.token.store.name}: nothing has been copied yet`);
+    this.#stored = this.progress.position = recorded.position;
+    this.#destinationRevision = recorded.revision;
+    return recorded.position + 1n;
+  }
+
+  async take(changes: Change[]): Promise<void> {
+    let at = 0n;
+    for (const change of changes) {
+      const { entry, type } = change;
+      // A batch may end only between two revisions, because the position counts whole revisions.
+      if (entry.modRevision !== at && this.#batch.full) await this.#flush(at);
+      at = entry.modRevision;
+      this.#observePulse(change);
+      if (!this.#isOurs(change)) continue;
+      await this.#add({ key: entry.key, entry: type === "Put" ? entry : undefined }, at);
+      this.progress.changes += 1;
+    }
+    await this.#flush(at);
+    this.progress.position = at;
+  }
+
+  #isOurs({ entry }: Change): boolean {
+    const { prefix } = this.#origin;
+    return parseKey(prefix, entry.key)?.cluster === this.#cluster && isCarried(prefix, this.#cluster, entry.key);
+  }
+
+  #observePulse({ entry, type }: Change): void {
+    if (type !== "Put" || entry.key !== ownKeys(this.#origin.prefix, this.#cluster).pulse) return;
+    this.progress.lagMs = Math.max(0, Date.now() - Number(entry.value.toString()));
+  }
+
+  /**
+   * Several puts of one key become the last one, but a deletion is never folded away: a client that has seen the
+   * object must be told that it went, also when it was made again right after.
+   */
+  async #add(write: Write, revision: bigint): Promise<void> {
+    const earlier = this.#batch.writes.get(write.key);
+    const folds = earlier === undefined || (earlier.entry !== undefined && write.entry !== undefined);
+    if (!folds || this.#batch.wouldOverflow(write)) await this.#flush(revision - 1n);
+    this.#batch.add(write);
+  }
+
+  async #flush(position: bigint): Promise<void> {
+    // Without changes of ours the stored position may stay behind; it moves often enough to escape compaction.
+    if (this.#batch.size === 0 && position - this.#stored < POSITION_EVERY) return;
+    await this.#keepAhead(position);
+    const { token } = this.#writer;
+    const { cursor } = ownKeys(token.store.prefix, this.#cluster);
+    const { succeeded, revision } = await this.#writer.apply(
+      this.#batch,
+      [when.valueIs(cursor, String(this.#stored))],
+      [put(cursor, String(position))],
+    );
+    // The client tries again at another member when one fails, so this very transaction may already be in.
+    if (!succeeded && (await readPosition(token.store, this.#cluster))?.position !== position) {
+      throw new Error(`${token.store.name}: the recorded position is not the one this attempt wrote`);
+    }
+    this.#stored = position;
+    this.#destinationRevision = revision;
+    this.#batch = new Batch();
+  }
+
+  async #keepAhead(position: bigint): Promise<void> {
+    if (this.#destinationRevision > position) return;
+    const options = { signal: this.#signal };
+    const raised = await raiseRevision(this.#writer.token, position + REVISION_MARGIN, options);
+    this.#destinationRevision = raised.revision;
+  }
+}
+
+/** Revisions of other tenants after which the position is recorded although nothing of ours has changed. */
+const POSITION_EVERY = 2_000n;
+

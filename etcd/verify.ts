@@ -1,0 +1,165 @@
+import { FamilyDigest, isEqual, walk } from "./compare.ts";
+import type { Difference, Side } from "./compare.ts";
+import { isCarried } from "./copy.ts";
+import { displayKey, keyToBuffer, parseKey, watchedRange } from "./keys.ts";
+import type { ClusterRange, Key } from "./keys.ts";
+import { rangesOf } from "./scan.ts";
+import { toEntry } from "./store.ts";
+import type { Entry, Store } from "./store.ts";
+import { readPosition } from "./tail.ts";
+import { watch } from "./watch.ts";
+
+export interface FamilyProof {
+  readonly family: string;
+  readonly keys: number;
+  readonly bytes: number;
+  /** SHA-256 over keys and values in key order, hexadecimal: the same on both sides. */
+  readonly digest: string;
+}
+
+export interface Verification {
+  /** Origin revision and destination revision that were compared. */
+  readonly position: bigint;
+  readonly destinationRevision: bigint;
+  readonly families: FamilyProof[];
+  /** Keys that differ for a reason that `allowed` gave. */
+  readonly allowed: { key: string; rule: string }[];
+  /** Number of keys that differ without such a reason, and the first few of them. */
+  readonly unequal: number;
+  readonly samples: string[];
+}
+
+export interface VerifyOptions {
+  readonly cluster: string;
+  readonly signal: AbortSignal;
+  /** The rule that allows a difference, if any does. */
+  readonly allowed: (difference: Difference) => string | undefined;
+  readonly onProgress?: (keys: number) => void;
+}
+
+const SAMPLES = 10;
+
+/**
+ * Proves, while a tail may go on, that the destination equals the origin: the recorded position pairs one revision of
+ * each side, and both are read at exactly these, key by key in order, in constant memory.
+ * @throws CompactedError when one of the two has been compacted meanwhile: verify again.
+ */
+export async function verify(origin: Store, destination: Store, options: VerifyOptions): Promise<Verification> {
+  const { cluster } = options;
+  const recorded = await readPosition(destination, cluster);
+  if (!recorded) throw new Error(`${destination.name}: nothing has been copied yet`);
+  const left = { store: origin, revision: recorded.position };
+  const right = { store: destination, revision: recorded.revision };
+  const result = {
+    position: recorded.position,
+    destinationRevision: recorded.revision,
+    families: [] as FamilyProof[],
+    allowed: [] as { key: string; rule: string }[],
+    unequal: 0,
+    samples: [] as string[],
+  };
+  let keys = 0;
+  for (const range of await rangesOnEitherSide(origin, destination, cluster)) {
+    const digest = new FamilyDigest();
+    for await (const difference of walk(left, right, range)) {
+      options.signal.throwIfAborted();
+      if (!isCarried(origin.prefix, cluster, difference.key)) continue;
+      if (difference.origin && isEqual(difference)) digest.add(difference.origin);
+      else record(result, difference, options.allowed(difference));
+      options.onProgress?.(++keys);
+    }
+    if (digest.keys > 0) result.families.push(proof(range, digest));
+  }
+  return result;
+}
+
+function proof({ family }: ClusterRange, digest: FamilyDigest): FamilyProof {
+  return { family, keys: digest.keys, bytes: digest.bytes, digest: digest.finish() };
+}
+
+function record(
+  result: { allowed: { key: string; rule: string }[]; unequal: number; samples: string[] },
+  difference: Difference,
+  rule: string | undefined,
+): void {
+  if (rule !== undefined) {
+    result.allowed.push({ key: displayKey(difference.key), rule });
+    return;
+  }
+  result.unequal += 1;
+  if (result.samples.length < SAMPLES) result.samples.push(describe(difference));
+}
+
+function describe({ key, origin, destination }: Difference): string {
+  const what = !destination ? "missing at the destination" : !origin ? "only at the destination" : "different";
+  return `${displayKey(key)}: ${what}`;
+}
+
+/** The families in which either side holds keys of the cluster. */
+export async function rangesOnEitherSide(
+  origin: Store,
+  destination: Store,
+  cluster: string,
+): Promise<ClusterRange[]> {
+  const sides = await Promise.all([rangesOf(origin, cluster), rangesOf(destination, cluster)]);
+  const byFamily = new Map(sides.flat().map((range) => [range.family, range]));
+  return [...byFamily.values()].toSorted((a, b) => (a.start < b.start ? -1 : 1));
+}
+
+/**
+ * The keys of the cluster that changed at the origin from `from` up to the pulse at `until`. Costs as much as there
+ * were changes on the shard in between.
+ */
+export async function changedKeys(
+  origin: Store,
+  options: { cluster: string; from: bigint; until: bigint; signal: AbortSignal },
+): Promise<Set<Key>> {
+  const keys = new Set<Key>();
+  const stop = new AbortController();
+  const signal = AbortSignal.any([options.signal, stop.signal]);
+  const range = watchedRange(origin.prefix);
+  for await (const changes of watch(origin, { range, from: options.from, signal })) {
+    for (const { entry } of changes) {
+      if (entry.modRevision >= options.until) stop.abort();
+      if (parseKey(origin.prefix, entry.key)?.cluster !== options.cluster) continue;
+      if (isCarried(origin.prefix, options.cluster, entry.key)) keys.add(entry.key);
+    }
+  }
+  options.signal.throwIfAborted();
+  return keys;
+}
+
+/** Keys read in one transaction; see `MAX_OPERATIONS` in writer.ts for etcd's limit. */
+const READS_AT_ONCE = 100;
+
+/** The keys among `keys` that the two sides do not hold alike. */
+export async function compareKeys(origin: Side, destination: Side, keys: Iterable<Key>): Promise<Difference[]> {
+  const all = [...keys];
+  const chunks = Array.from({ length: Math.ceil(all.length / READS_AT_ONCE) }, (_, i) =>
+    all.slice(i * READS_AT_ONCE, (i + 1) * READS_AT_ONCE),
+  );
+  const compared = chunks.map(async (chunk) => {
+    const [left, right] = await Promise.all([readKeys(origin, chunk), readKeys(destination, chunk)]);
+    return chunk
+      .map((key) => ({ key, origin: left.get(key), destination: right.get(key) }))
+      .filter((difference) => (difference.origin || difference.destination) && !isEqual(difference));
+  });
+  return (await Promise.all(compared)).flat();
+}
+
+async function readKeys({ store, revision }: Side, keys: Key[]): Promise<Map<Key, Entry>> {
+  const pin = revision === undefined ? {} : { revision: String(revision) };
+  const reads = keys.map((key) => ({ request_range: { key: keyToBuffer(key), ...pin } }));
+  const { responses } = await store.transact([], reads);
+  const entries = responses.flatMap(({ response_range }) => response_range.kvs.map(toEntry));
+  return new Map(entries.map((entry) => [entry.key, entry]));
+}
+
+/** The number of keys in each range, all read at one revision. */
+export async function countKeys(store: Store, ranges: readonly ClusterRange[]): Promise<number[]> {
+  const reads = ranges.map(({ start, end }) => ({
+    request_range: { key: keyToBuffer(start), range_end: keyToBuffer(end), count_only: true },
+  }));
+  const { responses } = await store.transact([], reads);
+  return responses.map(({ response_range }) => Number(response_range.count));
+}

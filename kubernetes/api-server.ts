@@ -1,0 +1,144 @@
+import { request as httpsRequest } from "node:https";
+import type { RequestOptions } from "node:https";
+import { request as httpRequest } from "node:http";
+import { KubeConfig } from "@kubernetes/client-node";
+
+export interface KubeconfigRef {
+  /** File name of a kubeconfig. */
+  readonly kubeconfig: string;
+  readonly context?: string | undefined;
+  /** Talk to this address instead of the context's own server, with the context's credentials. */
+  readonly server?: string | undefined;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly body: string;
+}
+
+export interface RequestInput {
+  readonly method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Path with query, from the server's root: `/clusters/root/api/v1/namespaces`. */
+  readonly path: string;
+  readonly body?: unknown;
+  /** Default: JSON, or a merge patch for PATCH. */
+  readonly contentType?: string;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An answer that is not a 2xx, in the words of the API server's Status where it sent one. */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+  readonly status: number;
+  /** `reason` of the Status, e.g. `NotFound`, `AlreadyExists`, `Conflict`; empty where there was no Status. */
+  readonly reason: string;
+  constructor(server: string, input: RequestInput, answer: Answer) {
+    const status = parseStatus(answer.body);
+    super(
+      `${server}: ${input.method ?? "GET"} ${input.path} answered ${answer.status}: ${status.message ?? answer.body.slice(0, 200).trim()}`,
+    );
+    this.status = answer.status;
+    this.reason = status.reason ?? "";
+  }
+}
+
+function parseStatus(body: string): { reason?: string; message?: string } {
+  try {
+    const parsed: unknown = JSON.parse(body);
+    return typeof parsed === "object" && parsed !== null ? parsed : {};
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * One address of an API server, with credentials. Raw on purpose: moving data needs exact statuses and paths of any
+ * cluster, which typed clients hide.
+ */
+export class ApiServer {
+  /** Address without a path: `https://host:port`. */
+  readonly url: string;
+  readonly name: string;
+  readonly #config: KubeConfig;
+  readonly #root: URL;
+  #options: Promise<RequestOptions> | undefined;
+
+  /** @throws Error naming the file and context when the kubeconfig cannot be used. */
+  constructor(name: string, reference: KubeconfigRef) {
+    this.name = name;
+    this.#config = new KubeConfig();
+    this.#config.loadFromFile(reference.kubeconfig);
+    if (reference.context !== undefined) {
+      if (!this.#config.getContextObject(reference.context)) {
+        const known = this.#config.getContexts().map((context) => context.name);
+        throw new Error(`${reference.kubeconfig} has no context "${reference.context}"; it has: ${known.join(", ")}`);
+      }
+      this.#config.setCurrentContext(reference.context);
+    }
+    const server = reference.server ?? this.#config.getCurrentCluster()?.server;
+    if (server === undefined) throw new Error(`${reference.kubeconfig}: its current context names no server`);
+    this.#root = new URL(server);
+    this.url = this.#root.origin;
+  }
+
+  /** @returns the answer, whatever its status. @throws the socket's error, or AbortError/TimeoutError. */
+  async request(input: RequestInput): Promise<Answer> {
+    const options = await this.#requestOptions();
+    const timeout = AbortSignal.timeout(input.timeoutMs ?? 15_000);
+    const signal = input.signal ? AbortSignal.any([timeout, input.signal]) : timeout;
+    const method = input.method ?? "GET";
+    const body = input.body === undefined ? undefined : Buffer.from(JSON.stringify(input.body));
+    const url = new URL(this.#root.pathname.replace(/\/$/, "") + input.path, this.#root);
+    const send = url.protocol === "http:" ? httpRequest : httpsRequest;
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    const request = send(url, { ...options, method, signal }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("error", reject);
+      response.on("end", () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          body: Buffer.concat(chunks).toString(),
+        }),
+      );
+    });
+    request.on("error", (error) => reject(timeout.aborted ? timeout.reason : error));
+    request.setHeader("accept", "application/json");
+    if (body) {
+      const patch = "application/merge-patch+json";
+      request.setHeader("content-type", input.contentType ?? (method === "PATCH" ? patch : "application/json"));
+    }
+    request.end(body);
+    return promise;
+  }
+
+  /** @returns the JSON of a 2xx answer. @throws ApiError for any other. */
+  async json<T>(input: RequestInput): Promise<T> {
+    const answer = await this.request(input);
+    if (answer.status < 200 || answer.status > 299) throw new ApiError(this.name, input, answer);
+    return JSON.parse(answer.body) as T;
+  }
+
+  /** As {@link json}, with undefined for 404. */
+  async find<T>(input: RequestInput): Promise<T | undefined> {
+    try {
+      return await this.json<T>(input);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  async #requestOptions(): Promise<RequestOptions> {
+    // Kept per server: each call would otherwise open a TLS connection of its own.
+    this.#options ??= (async () => {
+      const options: RequestOptions = {};
+      await this.#config.applyToHTTPSOptions(options);
+      return options;
+    })();
+    return this.#options;
+  }
+}

@@ -1,0 +1,310 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { copySnapshot } from "../../etcd/copy.ts";
+import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
+import { removeKeys } from "../../etcd/remove.ts";
+import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
+import { families, rangesOf } from "../../etcd/scan.ts";
+import { put, remove } from "../../etcd/store.ts";
+import { pulse, tail, writePosition } from "../../etcd/tail.ts";
+import { verify } from "../../etcd/verify.ts";
+import { watch } from "../../etcd/watch.ts";
+import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
+import { Token } from "../../etcd/token.ts";
+import { PREFIX, dump, fill, never, startMove, twoStores } from "./fixture.ts";
+import type { TwoStores } from "./fixture.ts";
+
+const CLUSTER = "1abc2def3ghi4jkl";
+const IDENTITY = "a".repeat(64);
+
+/** Keys of the cluster in all three layouts, and the keys of neighbours that look like them. */
+function tenants(objects: number) {
+  const ours = [
+    ...Array.from({ length: objects }, (_, i) => `core/configmaps/${CLUSTER}/default/cm-${i}`),
+    `core/secrets/${CLUSTER}/default/token`,
+    `example.dev/widgets/customresources/${CLUSTER}/default/w`,
+    `example.dev/gadgets/${IDENTITY}/${CLUSTER}/g`,
+    `example.dev/gadgets/${"b".repeat(64)}/${CLUSTER}/g`,
+  ].map((key) => `${PREFIX}/${key}`);
+  const foreign = [
+    `core/configmaps/other/${CLUSTER}/cm`,
+    `core/configmaps/other/default/${CLUSTER}`,
+    `core/namespaces/other/${CLUSTER}`,
+    `core/configmaps/${CLUSTER}0/default/cm`,
+    `core/configmaps/${CLUSTER.slice(0, -1)}/default/cm`,
+    `example.dev/widgets/customresources/other/${CLUSTER}/w`,
+    `example.dev/gadgets/${IDENTITY}/other/${CLUSTER}`,
+    `${CLUSTER}/things/customresources/other/default/t`,
+    `example.dev/${CLUSTER}/customresources/other/default/t`,
+  ].map((key) => `${PREFIX}/${key}`);
+  return { ours, foreign };
+}
+
+const text = (keys: string[]) => keys.map((key) => [key, `value of ${key}`] as const);
+const nothingAllowed = () => undefined;
+
+let stores: TwoStores;
+beforeAll(async () => {
+  stores = await twoStores();
+});
+afterAll(() => stores.stop());
+beforeEach(() => stores.wipe());
+
+async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
+  const revision = await pulse(move.origin);
+  const ranges = await rangesOf(stores.origin, CLUSTER, revision);
+  const copied = await copySnapshot({ store: stores.origin, revision }, move.writer, {
+    cluster: CLUSTER,
+    ranges,
+    signal: never,
+  });
+  await writePosition(move.destination, revision);
+  return { copied, revision, ranges };
+}
+
+describe("copying a cluster", () => {
+  it("carries every layout and nothing of tenants whose names look like the cluster's id", async () => {
+    const { ours, foreign } = tenants(1_000);
+    await fill(stores.origin, text([...ours, ...foreign, logicalClusterKey(PREFIX, CLUSTER), boundCrdKey(PREFIX, "u")]));
+    const move = await startMove(stores, CLUSTER);
+    const { copied, ranges } = await copyAll(move);
+    expect(copied.keys).toBe(ours.length);
+    expect([...(await dump(stores.destination)).keys()].toSorted()).toEqual(ours.toSorted());
+    const proof = await verify(stores.origin, stores.destination, {
+      cluster: CLUSTER,
+      signal: never,
+      allowed: nothingAllowed,
+    });
+    expect(proof.unequal).toBe(0);
+    expect(proof.families.reduce((sum, family) => sum + family.keys, 0)).toBe(ours.length);
+
+    const deleted = await removeKeys(move.origin, { ranges, unchangedSince: proof.position, signal: never });
+    expect(deleted).toBe(ours.length + 1);
+    const left = [...(await dump(stores.origin)).keys()].toSorted();
+    expect(left).toEqual([...foreign, boundCrdKey(PREFIX, "u")].toSorted());
+  });
+
+  it("writes only what is missing when it runs again", async () => {
+    const { ours } = tenants(500);
+    await fill(stores.origin, text(ours));
+    await copyAll(await startMove(stores, CLUSTER));
+    const again = await copyAll(await startMove(stores, CLUSTER));
+    expect(again.copied).toMatchObject({ keys: ours.length, written: 0, deleted: 0 });
+  });
+
+  it("repairs what differs and deletes what is too much", async () => {
+    const { ours } = tenants(300);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    await stores.destination.transact(
+      [],
+      [put(ours[5]!, "tampered"), remove(ours[6]!), put(`${PREFIX}/core/configmaps/${CLUSTER}/default/zzz`, "extra")],
+    );
+    const proof = await verify(stores.origin, stores.destination, {
+      cluster: CLUSTER,
+      signal: never,
+      allowed: nothingAllowed,
+    });
+    expect(proof.unequal).toBe(3);
+    expect((await copyAll(move)).copied).toMatchObject({ written: 2, deleted: 1 });
+    expect(await dump(stores.destination)).toEqual(new Map(text(ours)));
+  });
+
+  it("carries objects of 1.4 MB and binary values", async () => {
+    const big = Buffer.alloc(1_400_000, 7);
+    const binary = Buffer.from([0x6b, 0x38, 0x73, 0x00, 0xff, 0xfe, 0x00]);
+    const keys = [0, 1, 2, 3].map((i) => `${PREFIX}/core/secrets/${CLUSTER}/default/big-${i}`);
+    for (const key of keys) await stores.origin.transact([], [put(key, big)]);
+    await stores.origin.transact([], [put(`${PREFIX}/core/pods/${CLUSTER}/default/p`, binary)]);
+    await copyAll(await startMove(stores, CLUSTER));
+    for (const key of keys) expect((await stores.destination.get(key)).entry?.value.equals(big)).toBe(true);
+    const { entry } = await stores.destination.get(`${PREFIX}/core/pods/${CLUSTER}/default/p`);
+    expect(entry?.value).toEqual(binary);
+  });
+
+  it("carries leases over, with at least the time that remained", async () => {
+    const { ID } = await stores.origin.leases.leaseGrant({ TTL: 600, ID: 0 });
+    const key = `${PREFIX}/core/events/${CLUSTER}/default/e`;
+    await stores.origin.transact([], [put(key, "event", ID)]);
+    await copyAll(await startMove(stores, CLUSTER));
+    const { entry } = await stores.destination.get(key);
+    expect(entry?.lease).not.toBe("0");
+    const { TTL } = await stores.destination.leases.leaseTimeToLive({ ID: entry!.lease });
+    expect(Number(TTL)).toBeGreaterThanOrEqual(590);
+  });
+});
+
+describe("following changes", () => {
+  it("applies puts, deletes and re-creations in order, each at a revision not below the origin's", async () => {
+    const { ours } = tenants(50);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await raiseRevision(move.destination, (await stores.origin.head()) + 100n, { signal: never });
+    const { revision } = await copyAll(move);
+    const key = ours[0]!;
+    for (const [target, value] of [
+      [key, "second"],
+      [key, undefined],
+      [key, "third"],
+      [ours[1]!, undefined],
+      [`${PREFIX}/new.group/things/customresources/${CLUSTER}/t`, "new family"],
+      [`${PREFIX}/core/configmaps/other/${CLUSTER}/cm`, "foreign"],
+    ] as const) {
+      await stores.origin.transact([], [value === undefined ? remove(target) : put(target, value)]);
+    }
+    const seen: string[] = [];
+    const stop = new AbortController();
+    const before = await stores.destination.head();
+    const until = await pulse(move.origin);
+    const result = await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until });
+    expect(result.position).toBe(until);
+    expect(result.changes).toBe(5);
+    const end = await pulse(move.destination);
+    for await (const changes of watch(stores.destination, {
+      range: { start: `${PREFIX}.`, end: `${PREFIX}0` },
+      from: before + 1n,
+      signal: stop.signal,
+    })) {
+      for (const { type, entry } of changes) {
+        if (entry.modRevision >= end) stop.abort();
+        if (entry.key === key) seen.push(type === "Put" ? entry.value.toString() : "deleted");
+        if (entry.key.startsWith(`${PREFIX}/`)) expect(entry.modRevision).toBeGreaterThan(revision);
+      }
+    }
+    expect(seen).toEqual(["second", "deleted", "third"]);
+    expect((await dump(stores.destination)).has(`${PREFIX}/core/configmaps/other/${CLUSTER}/cm`)).toBe(false);
+  });
+
+  it("keeps the destination ahead of an origin that runs away", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    const noise = Array.from({ length: 3_000 }, (_, i) => i);
+    await Promise.all(noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])));
+    const { revision: changedAt } = await stores.origin.transact([], [put(ours[0]!, "late")]);
+    await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until: await pulse(move.origin) });
+    const { entry } = await stores.destination.get(ours[0]!);
+    expect(entry?.value.toString()).toBe("late");
+    expect(entry!.modRevision).toBeGreaterThanOrEqual(changedAt);
+  });
+
+  it("stops a zombie: an older attempt writes nothing after a newer one has begun", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const zombie = await startMove(stores, CLUSTER);
+    await copyAll(zombie);
+    await startMove(stores, CLUSTER);
+    await stores.origin.transact([], [put(ours[0]!, "changed")]);
+    const until = (await stores.origin.transact([], [put(`${PREFIX}.rehome/${CLUSTER}/pulse`, "1")])).revision;
+    await expect(tail(stores.origin, zombie.writer, { cluster: CLUSTER, signal: never, until })).rejects.toThrow(
+      SupersededError,
+    );
+    expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe(`value of ${ours[0]}`);
+  });
+
+  it("says so when its place in the history has been compacted", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    for (const key of ours) await stores.origin.transact([], [put(key, "changed")]);
+    await compact(stores.origin);
+    const until = await pulse(move.origin);
+    await expect(tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until })).rejects.toThrow(
+      CompactedError,
+    );
+  });
+});
+
+describe("tombstones", () => {
+  it("repeats deletions that a client may not have seen, also after a compaction", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    await stores.origin.transact([], [remove(ours[0]!)]);
+    await compact(stores.origin);
+    await stores.origin.transact([], [remove(ours[1]!), remove(ours[2]!)]);
+    await stores.origin.transact([], [put(ours[2]!, "again")]);
+    const move = await startMove(stores, CLUSTER);
+    const { revision } = await copyAll(move);
+    const from = (await stores.destination.head()) + 1n;
+    const count = await writeTombstones(stores.origin, move.writer, { cluster: CLUSTER, until: revision, signal: never });
+    // The compaction kept the state at its revision, so the first deletion is history that nobody can resume from.
+    expect(count).toBe(1);
+    const stop = new AbortController();
+    const end = await pulse(move.destination);
+    const seen: string[] = [];
+    const range = { start: `${PREFIX}.`, end: `${PREFIX}0` };
+    for await (const changes of watch(stores.destination, { range, from, signal: stop.signal })) {
+      for (const { type, entry } of changes) {
+        if (entry.modRevision >= end) stop.abort();
+        else seen.push(`${type} ${entry.key}`);
+      }
+    }
+    expect(seen).toEqual([`Put ${ours[1]}`, `Delete ${ours[1]}`]);
+    expect((await stores.destination.get(ours[1]!)).entry).toBeUndefined();
+  });
+});
+
+describe("deleting at the origin", () => {
+  it("leaves a key that changed after the drain, and hands it over", async () => {
+    const { ours } = tenants(450);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    const { ranges } = await copyAll(move);
+    const drained = await pulse(move.origin);
+    await stores.origin.transact([], [put(ours[7]!, "late")]);
+    const late: string[] = [];
+    const deleted = await removeKeys(move.origin, {
+      ranges,
+      unchangedSince: drained,
+      signal: never,
+      onLate: async (entry) => void late.push(entry.key),
+    });
+    expect(deleted).toBe(ours.length - 1);
+    expect(late).toEqual([ours[7]]);
+    expect((await stores.origin.get(ours[7]!)).entry?.value.toString()).toBe("late");
+  });
+});
+
+describe("the lock", () => {
+  it("keeps a second move of the same cluster out, and lets a second cluster in", async () => {
+    await startMove(stores, CLUSTER, "first");
+    await expect(startMove(stores, CLUSTER, "second")).rejects.toThrow(LockedError);
+    await startMove(stores, "another", "second");
+  });
+
+  it("is not taken again by an attempt that wakes up after the move has ended", async () => {
+    const move = await startMove(stores, CLUSTER, "first");
+    await move.origin.release();
+    await expect(Token.raise(stores.origin, CLUSTER, { move: "first", epoch: 99 })).rejects.toThrow(LockedError);
+    await expect(pulse(move.origin)).rejects.toThrow(SupersededError);
+  });
+});
+
+describe("finding a cluster", () => {
+  it("reads a number of keys that depends on families, not on keys", async () => {
+    const others = Array.from({ length: 5_000 }, (_, i) => `${PREFIX}/core/configmaps/other${i % 50}/default/cm-${i}`);
+    await fill(stores.origin, text([...others, ...tenants(3).ours]));
+    expect(await families(stores.origin)).toEqual([
+      "core/configmaps",
+      "core/secrets",
+      `example.dev/gadgets/${IDENTITY}`,
+      `example.dev/gadgets/${"b".repeat(64)}`,
+      "example.dev/widgets/customresources",
+    ]);
+    const found = await rangesOf(stores.origin, CLUSTER);
+    expect(found.map(({ family, keys }) => [family, keys])).toEqual([
+      ["core/configmaps", 3],
+      ["core/secrets", 1],
+      [`example.dev/gadgets/${IDENTITY}`, 1],
+      [`example.dev/gadgets/${"b".repeat(64)}`, 1],
+      ["example.dev/widgets/customresources", 1],
+    ]);
+  });
+});
+
+async function compact(store: TwoStores["origin"]) {
+  const revision = await store.head();
+  await store.compact(revision);
+}
