@@ -43,7 +43,10 @@ export async function* walk(
   }
 }
 
-async function* entries({ store, revision }: Side, range: ClusterRange): AsyncGenerator<Entry, void, undefined> {
+async function* entries(
+  { store, revision }: Side,
+  range: ClusterRange,
+): AsyncGenerator<Entry, void, undefined> {
   for await (const page of store.pages(range, revision === undefined ? {} : { revision })) yield* page;
 }
 

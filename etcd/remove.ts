@@ -32,7 +32,10 @@ export async function removeKeys(token: Token, options: RemoveOptions): Promise<
     let start = range.start;
     for (;;) {
       options.signal.throwIfAborted();
-      const { entries, more } = await token.store.read({ start, end: range.end }, { limit: CHUNK, keysOnly: true });
+      const { entries, more } = await token.store.read(
+        { start, end: range.end },
+        { limit: CHUNK, keysOnly: true },
+      );
       const last = entries.at(-1);
       if (!last) break;
       const begun = performance.now();

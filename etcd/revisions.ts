@@ -37,7 +37,9 @@ export async function raiseRevision(
     }
   };
   const missing = target > revision ? Number(target - revision) : 0;
-  const results = await Promise.allSettled(Array.from({ length: Math.min(FILLERS_IN_FLIGHT, missing) }, worker));
+  const results = await Promise.allSettled(
+    Array.from({ length: Math.min(FILLERS_IN_FLIGHT, missing) }, worker),
+  );
   for (const result of results) if (result.status === "rejected") throw result.reason;
   options.signal.throwIfAborted();
   return { revision, puts };
@@ -87,7 +89,12 @@ async function deletedKeys(origin: Store, options: TombstoneOptions, from = 1n):
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   try {
-    for await (const changes of watch(origin, { range: watchedRange(origin.prefix), from, previous: true, signal })) {
+    for await (const changes of watch(origin, {
+      range: watchedRange(origin.prefix),
+      from,
+      previous: true,
+      signal,
+    })) {
       for (const { type, entry, previous } of changes) {
         if (entry.modRevision >= until) stop.abort();
         if (entry.modRevision > until || parseKey(origin.prefix, entry.key)?.cluster !== cluster) continue;

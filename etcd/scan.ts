@@ -15,7 +15,9 @@ export async function families(store: Store): Promise<string[]> {
     // Resources that come from CRDs have a marker segment before the cluster; built-in ones have none. One resource
     // is one or the other: an API server that serves a built-in never hands its path to a CRD.
     if (third !== CUSTOM_RESOURCES && !isIdentity(third ?? "")) found.push(family);
-    else for await (const [marker] of firstKeys(store, `${root}${family}/`, 1)) found.push(`${family}/${marker}`);
+    else
+      for await (const [marker] of firstKeys(store, `${root}${family}/`, 1))
+        found.push(`${family}/${marker}`);
   }
   return found;
 }

@@ -93,7 +93,10 @@ export class Store {
 
   /** The newest revision, read linearizably. */
   async head(): Promise<bigint> {
-    const response = await this.#client.kv.range({ key: keyToBuffer(`${this.prefix}.rehome/`), count_only: true });
+    const response = await this.#client.kv.range({
+      key: keyToBuffer(`${this.prefix}.rehome/`),
+      count_only: true,
+    });
     return BigInt(response.header.revision);
   }
 
@@ -127,7 +130,10 @@ export class Store {
       const { entries, more }: Page = await next;
       const last = entries.at(-1);
       const bytes = entries.reduce((sum, entry) => sum + entry.key.length + entry.value.length, 1);
-      limit = Math.max(1, Math.min(MAX_PAGE_KEYS, limit * 4, Math.floor((PAGE_BYTES * entries.length) / bytes)));
+      limit = Math.max(
+        1,
+        Math.min(MAX_PAGE_KEYS, limit * 4, Math.floor((PAGE_BYTES * entries.length) / bytes)),
+      );
       next = more && last ? page(successor(last.key)) : undefined;
       // A caller that stops early must not leave a rejection unhandled.
       next?.catch(() => undefined);
@@ -203,11 +209,15 @@ export function toEntry(kv: IKeyValue): Entry {
 
 function asCompacted(store: string, error: unknown): unknown {
   // etcd answers OUT_OF_RANGE with this text (server/v3/storage/mvcc: ErrCompacted); the client keeps only the text.
-  return error instanceof Error && error.message.includes("has been compacted") ? new CompactedError(store) : error;
+  return error instanceof Error && error.message.includes("has been compacted")
+    ? new CompactedError(store)
+    : error;
 }
 
 export function put(key: Key, value: Buffer | string, lease = "0"): Operation {
-  return { request_put: { key: keyToBuffer(key), value: Buffer.isBuffer(value) ? value : Buffer.from(value), lease } };
+  return {
+    request_put: { key: keyToBuffer(key), value: Buffer.isBuffer(value) ? value : Buffer.from(value), lease },
+  };
 }
 
 export function remove(key: Key): Operation {

@@ -54,7 +54,10 @@ export async function readPosition(
 
 /** Records that the destination equals the origin at `position`. */
 export async function writePosition(destination: Token, position: bigint): Promise<void> {
-  await destination.transact([], [put(ownKeys(destination.store.prefix, destination.cluster).cursor, String(position))]);
+  await destination.transact(
+    [],
+    [put(ownKeys(destination.store.prefix, destination.cluster).cursor, String(position))],
+  );
 }
 
 /**
@@ -123,7 +126,9 @@ class Follower {
 
   #isOurs({ entry }: Change): boolean {
     const { prefix } = this.#origin;
-    return parseKey(prefix, entry.key)?.cluster === this.#cluster && isCarried(prefix, this.#cluster, entry.key);
+    return (
+      parseKey(prefix, entry.key)?.cluster === this.#cluster && isCarried(prefix, this.#cluster, entry.key)
+    );
   }
 
   #observePulse({ entry, type }: Change): void {
@@ -172,4 +177,3 @@ class Follower {
 
 /** Revisions of other tenants after which the position is recorded although nothing of ours has changed. */
 const POSITION_EVERY = 2_000n;
-

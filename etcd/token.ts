@@ -43,7 +43,10 @@ export class Token {
       if (held ? held.move !== claim.move : !options.create) throw new LockedError(store.name, held?.move);
       if (held && held.epoch > claim.epoch) throw new SupersededError(store.name);
       if (entry?.value.toString() === value) return new Token(store, cluster, value);
-      const { succeeded } = await store.transact([when.modifiedAt(lock, entry?.modRevision ?? 0n)], [put(lock, value)]);
+      const { succeeded } = await store.transact(
+        [when.modifiedAt(lock, entry?.modRevision ?? 0n)],
+        [put(lock, value)],
+      );
       if (succeeded) return new Token(store, cluster, value);
     }
   }
@@ -83,6 +86,7 @@ export async function lockHolder(store: Store, cluster: string): Promise<string 
 
 function parseLock(value: Buffer): { move: string; epoch: number } {
   const { move, epoch } = JSON.parse(value.toString()) as { move?: unknown; epoch?: unknown };
-  if (typeof move !== "string" || typeof epoch !== "number") throw new Error(`unreadable lock: ${value.toString()}`);
+  if (typeof move !== "string" || typeof epoch !== "number")
+    throw new Error(`unreadable lock: ${value.toString()}`);
   return { move, epoch };
 }

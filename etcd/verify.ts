@@ -44,7 +44,11 @@ const SAMPLES = 10;
  * each side, and both are read at exactly these, key by key in order, in constant memory.
  * @throws CompactedError when one of the two has been compacted meanwhile: verify again.
  */
-export async function verify(origin: Store, destination: Store, options: VerifyOptions): Promise<Verification> {
+export async function verify(
+  origin: Store,
+  destination: Store,
+  options: VerifyOptions,
+): Promise<Verification> {
   const { cluster } = options;
   const recorded = await readPosition(destination, cluster);
   if (!recorded) throw new Error(`${destination.name}: nothing has been copied yet`);
@@ -91,7 +95,11 @@ function record(
 }
 
 function describe({ key, origin, destination }: Difference): string {
-  const what = !destination ? "missing at the destination" : !origin ? "only at the destination" : "different";
+  const what = !destination
+    ? "missing at the destination"
+    : !origin
+      ? "only at the destination"
+      : "different";
   return `${displayKey(key)}: ${what}`;
 }
 
@@ -133,7 +141,11 @@ export async function changedKeys(
 const READS_AT_ONCE = 100;
 
 /** The keys among `keys` that the two sides do not hold alike. */
-export async function compareKeys(origin: Side, destination: Side, keys: Iterable<Key>): Promise<Difference[]> {
+export async function compareKeys(
+  origin: Side,
+  destination: Side,
+  keys: Iterable<Key>,
+): Promise<Difference[]> {
   const all = [...keys];
   const chunks = Array.from({ length: Math.ceil(all.length / READS_AT_ONCE) }, (_, i) =>
     all.slice(i * READS_AT_ONCE, (i + 1) * READS_AT_ONCE),

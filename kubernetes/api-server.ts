@@ -73,7 +73,9 @@ export class ApiServer {
     if (reference.context !== undefined) {
       if (!this.#config.getContextObject(reference.context)) {
         const known = this.#config.getContexts().map((context) => context.name);
-        throw new Error(`${reference.kubeconfig} has no context "${reference.context}"; it has: ${known.join(", ")}`);
+        throw new Error(
+          `${reference.kubeconfig} has no context "${reference.context}"; it has: ${known.join(", ")}`,
+        );
       }
       this.#config.setCurrentContext(reference.context);
     }
@@ -109,7 +111,10 @@ export class ApiServer {
     request.setHeader("accept", "application/json");
     if (body) {
       const patch = "application/merge-patch+json";
-      request.setHeader("content-type", input.contentType ?? (method === "PATCH" ? patch : "application/json"));
+      request.setHeader(
+        "content-type",
+        input.contentType ?? (method === "PATCH" ? patch : "application/json"),
+      );
     }
     request.end(body);
     return promise;

@@ -23,7 +23,10 @@ const etcd = z.strictObject({
   endpoints: z.array(z.url({ protocol: /^https?$/ })).min(1),
   prefix: z
     .string()
-    .regex(/^\/[^\s]*[^\s/]$/, "the etcd prefix starts with a slash and does not end with one, e.g. /registry")
+    .regex(
+      /^\/[^\s]*[^\s/]$/,
+      "the etcd prefix starts with a slash and does not end with one, e.g. /registry",
+    )
     .default("/registry"),
   tls: tls.optional(),
 });
@@ -39,7 +42,9 @@ const kcp = z.strictObject({
   frontProxies: z.array(kubeconfigRef).min(1).describe("Every front-proxy that clients use"),
   shardCredentials: kubeconfigRef
     .optional()
-    .describe("Credentials for shards that name no kubeconfig; their address is read from kcp's Shard object"),
+    .describe(
+      "Credentials for shards that name no kubeconfig; their address is read from kcp's Shard object",
+    ),
   shards: z.record(siteName, shard),
   /** Workspace for kcp's own LogicalClusterMigration objects, which make the `migration` fence. */
   fenceWorkspace: z.string().min(1).default("root"),
@@ -49,7 +54,12 @@ const temporal = z.strictObject({
   address: z.string().min(1).default("127.0.0.1:7233"),
   namespace: z.string().min(1).default("default"),
   tls: z
-    .strictObject({ ca: file.optional(), cert: file.optional(), key: file.optional(), serverName: z.string().optional() })
+    .strictObject({
+      ca: file.optional(),
+      cert: file.optional(),
+      key: file.optional(),
+      serverName: z.string().optional(),
+    })
     .optional(),
   apiKeyFile: file.optional(),
 });
@@ -75,7 +85,8 @@ export function loadConfig(path: string): SitesConfig {
     throw new Error(`cannot read configuration ${path}: ${(error as Error).message}`, { cause: error });
   }
   const parsed = schema.safeParse(document);
-  if (!parsed.success) throw new Error(`configuration ${path} is not valid:\n${z.prettifyError(parsed.error)}`);
+  if (!parsed.success)
+    throw new Error(`configuration ${path} is not valid:\n${z.prettifyError(parsed.error)}`);
   return absolute(parsed.data, dirname(resolve(path))) as SitesConfig;
 }
 

@@ -81,7 +81,9 @@ export class KcpSite {
     }
     const credentials = this.#config.shardCredentials;
     if (!credentials) {
-      throw new Error(`kcp.shards.${name}.kubeconfig is missing: set it, or kcp.shardCredentials for all shards`);
+      throw new Error(
+        `kcp.shards.${name}.kubeconfig is missing: set it, or kcp.shardCredentials for all shards`,
+      );
     }
     const server = config.server ?? (await this.#baseUrl(name));
     return { ...credentials, server };

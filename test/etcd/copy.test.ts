@@ -64,7 +64,10 @@ async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
 describe("copying a cluster", () => {
   it("carries every layout and nothing of tenants whose names look like the cluster's id", async () => {
     const { ours, foreign } = tenants(1_000);
-    await fill(stores.origin, text([...ours, ...foreign, logicalClusterKey(PREFIX, CLUSTER), boundCrdKey(PREFIX, "u")]));
+    await fill(
+      stores.origin,
+      text([...ours, ...foreign, logicalClusterKey(PREFIX, CLUSTER), boundCrdKey(PREFIX, "u")]),
+    );
     const move = await startMove(stores, CLUSTER);
     const { copied, ranges } = await copyAll(move);
     expect(copied.keys).toBe(ours.length);
@@ -98,7 +101,11 @@ describe("copying a cluster", () => {
     await copyAll(move);
     await stores.destination.transact(
       [],
-      [put(ours[5]!, "tampered"), remove(ours[6]!), put(`${PREFIX}/core/configmaps/${CLUSTER}/default/zzz`, "extra")],
+      [
+        put(ours[5]!, "tampered"),
+        remove(ours[6]!),
+        put(`${PREFIX}/core/configmaps/${CLUSTER}/default/zzz`, "extra"),
+      ],
     );
     const proof = await verify(stores.origin, stores.destination, {
       cluster: CLUSTER,
@@ -153,6 +160,7 @@ describe("following changes", () => {
       await stores.origin.transact([], [value === undefined ? remove(target) : put(target, value)]);
     }
     const seen: string[] = [];
+    const revisions: bigint[] = [];
     const stop = new AbortController();
     const before = await stores.destination.head();
     const until = await pulse(move.origin);
@@ -168,10 +176,12 @@ describe("following changes", () => {
       for (const { type, entry } of changes) {
         if (entry.modRevision >= end) stop.abort();
         if (entry.key === key) seen.push(type === "Put" ? entry.value.toString() : "deleted");
-        if (entry.key.startsWith(`${PREFIX}/`)) expect(entry.modRevision).toBeGreaterThan(revision);
+        if (entry.key.startsWith(`${PREFIX}/`)) revisions.push(entry.modRevision);
       }
     }
     expect(seen).toEqual(["second", "deleted", "third"]);
+    expect(revisions).toHaveLength(5);
+    expect(revisions.every((at) => at > revision)).toBe(true);
     expect((await dump(stores.destination)).has(`${PREFIX}/core/configmaps/other/${CLUSTER}/cm`)).toBe(false);
   });
 
@@ -181,9 +191,15 @@ describe("following changes", () => {
     const move = await startMove(stores, CLUSTER);
     await copyAll(move);
     const noise = Array.from({ length: 3_000 }, (_, i) => i);
-    await Promise.all(noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])));
+    await Promise.all(
+      noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])),
+    );
     const { revision: changedAt } = await stores.origin.transact([], [put(ours[0]!, "late")]);
-    await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until: await pulse(move.origin) });
+    await tail(stores.origin, move.writer, {
+      cluster: CLUSTER,
+      signal: never,
+      until: await pulse(move.origin),
+    });
     const { entry } = await stores.destination.get(ours[0]!);
     expect(entry?.value.toString()).toBe("late");
     expect(entry!.modRevision).toBeGreaterThanOrEqual(changedAt);
@@ -196,10 +212,11 @@ describe("following changes", () => {
     await copyAll(zombie);
     await startMove(stores, CLUSTER);
     await stores.origin.transact([], [put(ours[0]!, "changed")]);
-    const until = (await stores.origin.transact([], [put(`${PREFIX}.rehome/${CLUSTER}/pulse`, "1")])).revision;
-    await expect(tail(stores.origin, zombie.writer, { cluster: CLUSTER, signal: never, until })).rejects.toThrow(
-      SupersededError,
-    );
+    const until = (await stores.origin.transact([], [put(`${PREFIX}.rehome/${CLUSTER}/pulse`, "1")]))
+      .revision;
+    await expect(
+      tail(stores.origin, zombie.writer, { cluster: CLUSTER, signal: never, until }),
+    ).rejects.toThrow(SupersededError);
     expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe(`value of ${ours[0]}`);
   });
 
@@ -211,9 +228,9 @@ describe("following changes", () => {
     for (const key of ours) await stores.origin.transact([], [put(key, "changed")]);
     await compact(stores.origin);
     const until = await pulse(move.origin);
-    await expect(tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until })).rejects.toThrow(
-      CompactedError,
-    );
+    await expect(
+      tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until }),
+    ).rejects.toThrow(CompactedError);
   });
 });
 
@@ -228,7 +245,11 @@ describe("tombstones", () => {
     const move = await startMove(stores, CLUSTER);
     const { revision } = await copyAll(move);
     const from = (await stores.destination.head()) + 1n;
-    const count = await writeTombstones(stores.origin, move.writer, { cluster: CLUSTER, until: revision, signal: never });
+    const count = await writeTombstones(stores.origin, move.writer, {
+      cluster: CLUSTER,
+      until: revision,
+      signal: never,
+    });
     // The compaction kept the state at its revision, so the first deletion is history that nobody can resume from.
     expect(count).toBe(1);
     const stop = new AbortController();
@@ -277,14 +298,19 @@ describe("the lock", () => {
   it("is not taken again by an attempt that wakes up after the move has ended", async () => {
     const move = await startMove(stores, CLUSTER, "first");
     await move.origin.release();
-    await expect(Token.raise(stores.origin, CLUSTER, { move: "first", epoch: 99 })).rejects.toThrow(LockedError);
+    await expect(Token.raise(stores.origin, CLUSTER, { move: "first", epoch: 99 })).rejects.toThrow(
+      LockedError,
+    );
     await expect(pulse(move.origin)).rejects.toThrow(SupersededError);
   });
 });
 
 describe("finding a cluster", () => {
   it("reads a number of keys that depends on families, not on keys", async () => {
-    const others = Array.from({ length: 5_000 }, (_, i) => `${PREFIX}/core/configmaps/other${i % 50}/default/cm-${i}`);
+    const others = Array.from(
+      { length: 5_000 },
+      (_, i) => `${PREFIX}/core/configmaps/other${i % 50}/default/cm-${i}`,
+    );
     await fill(stores.origin, text([...others, ...tenants(3).ours]));
     expect(await families(stores.origin)).toEqual([
       "core/configmaps",

@@ -17,7 +17,8 @@ export async function twoStores() {
     ["origin", "destination"].map((name) => startEtcd({ dir, name, tls: true })),
   );
   const [origin, destination] = servers.map(
-    ({ name, endpoint, tls }) => new Store({ name: `etcd of ${name}`, endpoints: [endpoint], prefix: PREFIX, tls }),
+    ({ name, endpoint, tls }) =>
+      new Store({ name: `etcd of ${name}`, endpoints: [endpoint], prefix: PREFIX, tls }),
   ) as [Store, Store];
   return {
     dir,
@@ -26,7 +27,10 @@ export async function twoStores() {
     destination,
     async wipe() {
       for (const store of [origin, destination]) {
-        await store.transact([], [{ request_delete_range: { key: keyToBuffer("\0"), range_end: keyToBuffer("\0") } }]);
+        await store.transact(
+          [],
+          [{ request_delete_range: { key: keyToBuffer("\0"), range_end: keyToBuffer("\0") } }],
+        );
       }
     },
     async stop() {
