@@ -106,6 +106,15 @@ export class Store {
     return { entry: entries[0], revision };
   }
 
+  /** Those of the keys that exist. `keys` may be as many as etcd allows operations in one transaction. */
+  async getMany(keys: readonly Key[], revision?: bigint): Promise<Map<Key, Entry>> {
+    const pin = revision === undefined ? {} : { revision: String(revision) };
+    const reads = keys.map((key) => ({ request_range: { key: keyToBuffer(key), ...pin } }));
+    const { responses } = await this.transact([], reads);
+    const entries = responses.flatMap(({ response_range }) => response_range.kvs.map(toEntry));
+    return new Map(entries.map((entry) => [entry.key, entry]));
+  }
+
   /** The keys of a range in byte order, `limit` at most. */
   async read(range: KeyRange, options: ReadOptions = {}): Promise<Page> {
     return this.#range({ key: keyToBuffer(range.start), range_end: keyToBuffer(range.end) }, options);
@@ -150,12 +159,16 @@ export class Store {
     success: Operation[],
     failure: Operation[] = [],
   ): Promise<{ succeeded: boolean; revision: bigint; responses: IResponseOp[] }> {
-    const response = await this.#client.kv.txn({ compare: conditions, success, failure });
-    return {
-      succeeded: response.succeeded,
-      revision: BigInt(response.header.revision),
-      responses: response.responses,
-    };
+    try {
+      const response = await this.#client.kv.txn({ compare: conditions, success, failure });
+      return {
+        succeeded: response.succeeded,
+        revision: BigInt(response.header.revision),
+        responses: response.responses,
+      };
+    } catch (error) {
+      throw asCompacted(this.name, error);
+    }
   }
 
   /** Discards the history before `revision`, as API servers do every five minutes. */

@@ -24,6 +24,8 @@ export interface TailProgress {
 export interface TailOptions {
   readonly cluster: string;
   readonly signal: AbortSignal;
+  /** Which families to carry over; all when left out. */
+  readonly includes?: (family: string) => boolean;
   /** Stop once everything up to this revision is applied. It must be the revision of a pulse. */
   readonly until?: bigint;
   readonly onProgress?: (progress: Readonly<TailProgress>) => void;
@@ -85,23 +87,21 @@ class Follower {
   readonly progress: TailProgress = { position: 0n, changes: 0, lagMs: undefined };
   readonly #origin: Store;
   readonly #writer: Writer;
-  readonly #cluster: string;
-  readonly #signal: AbortSignal;
+  readonly #options: TailOptions;
   #batch = new Batch();
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
   #destinationRevision = 0n;
 
-  constructor(origin: Store, writer: Writer, { cluster, signal }: TailOptions) {
+  constructor(origin: Store, writer: Writer, options: TailOptions) {
     this.#origin = origin;
     this.#writer = writer;
-    this.#cluster = cluster;
-    this.#signal = signal;
+    this.#options = options;
   }
 
   /** @returns the first revision to watch. */
   async start(): Promise<bigint> {
-    const recorded = await readPosition(this.#writer.token.store, this.#cluster);
+    const recorded = await readPosition(this.#writer.token.store, this.#options.cluster);
     if (!recorded) throw new Error(`${this.#writer.token.store.name}: nothing has been copied yet`);
     this.#stored = this.progress.position = recorded.position;
     this.#destinationRevision = recorded.revision;
@@ -127,12 +127,12 @@ class Follower {
   #isOurs({ entry }: Change): boolean {
     const { prefix } = this.#origin;
     return (
-      parseKey(prefix, entry.key)?.cluster === this.#cluster && isCarried(prefix, this.#cluster, entry.key)
+      parseKey(prefix, entry.key)?.cluster === this.#options.cluster && isCarried(prefix, this.#options.cluster, entry.key)
     );
   }
 
   #observePulse({ entry, type }: Change): void {
-    if (type !== "Put" || entry.key !== ownKeys(this.#origin.prefix, this.#cluster).pulse) return;
+    if (type !== "Put" || entry.key !== ownKeys(this.#origin.prefix, this.#options.cluster).pulse) return;
     this.progress.lagMs = Math.max(0, Date.now() - Number(entry.value.toString()));
   }
 
@@ -152,14 +152,14 @@ class Follower {
     if (this.#batch.size === 0 && position - this.#stored < POSITION_EVERY) return;
     await this.#keepAhead(position);
     const { token } = this.#writer;
-    const { cursor } = ownKeys(token.store.prefix, this.#cluster);
+    const { cursor } = ownKeys(token.store.prefix, this.#options.cluster);
     const { succeeded, revision } = await this.#writer.apply(
       this.#batch,
       [when.valueIs(cursor, String(this.#stored))],
       [put(cursor, String(position))],
     );
     // The client tries again at another member when one fails, so this very transaction may already be in.
-    if (!succeeded && (await readPosition(token.store, this.#cluster))?.position !== position) {
+    if (!succeeded && (await readPosition(token.store, this.#options.cluster))?.position !== position) {
       throw new Error(`${token.store.name}: the recorded position is not the one this attempt wrote`);
     }
     this.#stored = position;
@@ -169,7 +169,7 @@ class Follower {
 
   async #keepAhead(position: bigint): Promise<void> {
     if (this.#destinationRevision > position) return;
-    const options = { signal: this.#signal };
+    const options = { signal: this.#options.signal };
     const raised = await raiseRevision(this.#writer.token, position + REVISION_MARGIN, options);
     this.#destinationRevision = raised.revision;
   }

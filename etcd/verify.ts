@@ -4,10 +4,10 @@ import { isCarried } from "./copy.ts";
 import { displayKey, keyToBuffer, parseKey, watchedRange } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { rangesOf } from "./scan.ts";
-import { toEntry } from "./store.ts";
-import type { Entry, Store } from "./store.ts";
+import type { Store } from "./store.ts";
 import { readPosition } from "./tail.ts";
 import { watch } from "./watch.ts";
+import { MAX_OPERATIONS } from "./writer.ts";
 
 export interface FamilyProof {
   readonly family: string;
@@ -32,6 +32,8 @@ export interface Verification {
 export interface VerifyOptions {
   readonly cluster: string;
   readonly signal: AbortSignal;
+  /** Which families to compare; all when left out. */
+  readonly includes?: (family: string) => boolean;
   /** The rule that allows a difference, if any does. */
   readonly allowed: (difference: Difference) => string | undefined;
   readonly onProgress?: (keys: number) => void;
@@ -64,6 +66,7 @@ export async function verify(
   };
   let keys = 0;
   for (const range of await rangesOnEitherSide(origin, destination, cluster)) {
+    if (options.includes?.(range.family) === false) continue;
     const digest = new FamilyDigest();
     for await (const difference of walk(left, right, range)) {
       options.signal.throwIfAborted();
@@ -137,34 +140,21 @@ export async function changedKeys(
   return keys;
 }
 
-/** Keys read in one transaction; see `MAX_OPERATIONS` in writer.ts for etcd's limit. */
-const READS_AT_ONCE = 100;
-
 /** The keys among `keys` that the two sides do not hold alike. */
-export async function compareKeys(
-  origin: Side,
-  destination: Side,
-  keys: Iterable<Key>,
-): Promise<Difference[]> {
+export async function compareKeys(origin: Side, destination: Side, keys: Iterable<Key>): Promise<Difference[]> {
   const all = [...keys];
-  const chunks = Array.from({ length: Math.ceil(all.length / READS_AT_ONCE) }, (_, i) =>
-    all.slice(i * READS_AT_ONCE, (i + 1) * READS_AT_ONCE),
+  const chunks = Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
+    all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
   );
   const compared = chunks.map(async (chunk) => {
-    const [left, right] = await Promise.all([readKeys(origin, chunk), readKeys(destination, chunk)]);
+    const [left, right] = await Promise.all(
+      [origin, destination].map(async ({ store, revision }) => store.getMany(chunk, revision)),
+    );
     return chunk
-      .map((key) => ({ key, origin: left.get(key), destination: right.get(key) }))
+      .map((key) => ({ key, origin: left?.get(key), destination: right?.get(key) }))
       .filter((difference) => (difference.origin || difference.destination) && !isEqual(difference));
   });
   return (await Promise.all(compared)).flat();
-}
-
-async function readKeys({ store, revision }: Side, keys: Key[]): Promise<Map<Key, Entry>> {
-  const pin = revision === undefined ? {} : { revision: String(revision) };
-  const reads = keys.map((key) => ({ request_range: { key: keyToBuffer(key), ...pin } }));
-  const { responses } = await store.transact([], reads);
-  const entries = responses.flatMap(({ response_range }) => response_range.kvs.map(toEntry));
-  return new Map(entries.map((entry) => [entry.key, entry]));
 }
 
 /** The number of keys in each range, all read at one revision. */

@@ -54,7 +54,7 @@ async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
   const ranges = await rangesOf(stores.origin, CLUSTER, revision);
   const copied = await copySnapshot({ store: stores.origin, revision }, move.writer, {
     cluster: CLUSTER,
-    ranges,
+    stages: [ranges],
     signal: never,
   });
   await writePosition(move.destination, revision);

@@ -1,0 +1,80 @@
+import type { ApiServer } from "../api-server.ts";
+
+/** The fields of kcp's LogicalCluster (core.kcp.io/v1alpha1) that a move reads or writes; the rest is carried along. */
+export interface LogicalCluster {
+  metadata: {
+    name: string;
+    uid: string;
+    annotations?: Record<string, string>;
+    labels?: Record<string, string>;
+    deletionTimestamp?: string;
+    [field: string]: unknown;
+  };
+  spec?: { owner?: { cluster: string; name: string; resource: string }; [field: string]: unknown };
+  status?: { phase?: string; [field: string]: unknown };
+  [field: string]: unknown;
+}
+
+export const ANNOTATION = {
+  cluster: "kcp.io/cluster",
+  path: "kcp.io/path",
+  /** Name of the shard that hosts the object's cluster, on LogicalCluster and Workspace. */
+  shard: "core.kcp.io/shard",
+  /** `<cluster>:<name>` of kcp's LogicalClusterMigration that has claimed the cluster. */
+  migrating: "internal.kcp.io/migrating",
+  inactive: "core.kcp.io/inactive",
+  inactiveLegacy: "internal.kcp.io/inactive",
+} as const;
+
+const PHASE_LABEL = "tenancy.kcp.io/phase";
+
+/** Path of a resource of one cluster; `cluster` is an id or, through a front-proxy, a workspace path. */
+export function clusterPath(cluster: string, path: string): string {
+  return `/clusters/${encodeURIComponent(cluster).replaceAll("%3A", ":")}${path}`;
+}
+
+export function logicalClusterPath(cluster: string): string {
+  return clusterPath(cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster");
+}
+
+export async function patchLogicalCluster(server: ApiServer, cluster: string, patch: unknown): Promise<void> {
+  await server.json({ method: "PATCH", path: logicalClusterPath(cluster), body: patch });
+}
+
+/** Sets (or with null removes) an annotation of the LogicalCluster object. */
+export async function annotate(
+  server: ApiServer,
+  cluster: string,
+  name: string,
+  value: string | null,
+): Promise<void> {
+  await patchLogicalCluster(server, cluster, { metadata: { annotations: { [name]: value } } });
+}
+
+/** The object without the marks that a fence leaves on it. */
+export function withoutFence(object: LogicalCluster): LogicalCluster {
+  const { [ANNOTATION.migrating]: _m, [ANNOTATION.inactive]: _i, [ANNOTATION.inactiveLegacy]: _l, ...annotations } =
+    object.metadata.annotations ?? {};
+  return { ...object, metadata: { ...object.metadata, annotations } };
+}
+
+/**
+ * The object in the state that makes the shard's controller drop the cancelled request contexts of the cluster: phase
+ * Inactive without the annotation, which it answers by setting Ready (kcp v0.32.3,
+ * pkg/reconciler/core/logicalcluster/logicalcluster_reconcile_phase.go). Label and shard annotation are set as well,
+ * because the controller otherwise mends those first and may not come to the phase.
+ *
+ * The price is one cut of all wildcard watches of that shard, so it is done only where a context is dead.
+ */
+export function withHealing(object: LogicalCluster, shard: string): LogicalCluster {
+  const clean = withoutFence(object);
+  return {
+    ...clean,
+    metadata: {
+      ...clean.metadata,
+      annotations: { ...clean.metadata.annotations, [ANNOTATION.shard]: shard },
+      labels: { ...clean.metadata.labels, [PHASE_LABEL]: "Inactive" },
+    },
+    status: { ...clean.status, phase: "Inactive" },
+  };
+}

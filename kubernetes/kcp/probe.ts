@@ -1,0 +1,68 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ApiServer } from "../api-server.ts";
+import { clusterPath, logicalClusterPath } from "./logical-cluster.ts";
+
+export type FenceKind = "migration" | "inactive";
+
+/**
+ * Whether one replica of a shard refuses the cluster's requests because of a fence of this kind. Asked with
+ * credentials that nothing but a fence refuses (system:masters), directly at the replica.
+ *
+ * `migration`: the LogicalCluster path is the one that a cancelled context does not turn into a 504, so the answer is
+ * the filter's own (kcp v0.32.3, pkg/server/filters/migratinglogicalcluster.go): 503, plain text.
+ * `inactive`: the filter of inactivelogicalcluster.go, 403; it exempts the LogicalCluster path.
+ * @returns "fenced", or what was answered instead.
+ */
+export async function probeFence(replica: ApiServer, cluster: string, kind: FenceKind): Promise<string> {
+  const path =
+    kind === "migration" ? logicalClusterPath(cluster) : clusterPath(cluster, "/api/v1/namespaces/default");
+  const { status, body } = await replica.request({ path, timeoutMs: 2_000 });
+  const fenced =
+    kind === "migration"
+      ? status === 503 && body.startsWith("logical cluster is being migrated")
+      : status === 403 && body.includes("logical cluster is marked inactive");
+  return fenced ? "fenced" : `${status} ${body.slice(0, 120).trim()}`;
+}
+
+/**
+ * Whether the shard's request context of the cluster is cancelled for good, as the `migration` fence leaves it: then
+ * a list answers 504 within milliseconds (kcp v0.32.3, pkg/contextmanager). Works before the cluster is there.
+ */
+export async function hasDeadContext(server: ApiServer, cluster: string): Promise<boolean> {
+  // Two ready channels race in the server, so one good answer does not prove a live context.
+  for (let i = 0; i < 4; i++) {
+    const path = clusterPath(cluster, "/api/v1/namespaces?limit=1");
+    const { status } = await server.request({ path, timeoutMs: 5_000 });
+    if (status === 504) return true;
+  }
+  return false;
+}
+
+/**
+ * Asks again and again until `done` answers true.
+ * @throws TimeoutError of the signal, with what was last seen as its cause's message, when `deadlineMs` passes.
+ */
+export async function pollUntil(
+  what: string,
+  done: () => Promise<true | string>,
+  options: { everyMs: number; deadlineMs: number; signal?: AbortSignal },
+): Promise<void> {
+  const end = performance.now() + options.deadlineMs;
+  for (;;) {
+    options.signal?.throwIfAborted();
+    const seen = await done().catch((error: unknown) => (error instanceof Error ? error.message : String(error)));
+    if (seen === true) return;
+    if (performance.now() > end) throw new WaitError(what, options.deadlineMs, seen);
+    await delay(options.everyMs, undefined, { signal: options.signal });
+  }
+}
+
+/** A wait came to its deadline; `seen` is what was found last. */
+export class WaitError extends Error {
+  override readonly name = "WaitError";
+  readonly seen: string;
+  constructor(what: string, deadlineMs: number, seen: string) {
+    super(`waited ${deadlineMs} ms until ${what}; last seen: ${seen}`);
+    this.seen = seen;
+  }
+}
