@@ -118,6 +118,9 @@ export function ownKeys(prefix: string, cluster: string) {
     cursor: `${base}/cursor`,
     pulse: `${base}/pulse`,
     filler: `${base}/filler`,
+    /** When the fence was first asked for, and what the switch found: for an attempt after a crash. */
+    fence: `${base}/fence`,
+    switched: `${base}/switched`,
   } as const;
 }
 

@@ -185,8 +185,20 @@ export class Store {
     return this.#client.leaseClient;
   }
 
-  get maintenance() {
-    return this.#client.maintenance;
+  /** Id of the etcd cluster: two stores with the same one are one. */
+  async clusterId(): Promise<string> {
+    return (await this.#client.maintenance.status()).header.cluster_id;
+  }
+
+  /** Version of the member that answers, e.g. `3.6.8`. */
+  async version(): Promise<string> {
+    return (await this.#client.maintenance.status()).version;
+  }
+
+  /** Alarms that are raised, e.g. `NOSPACE`. */
+  async alarms(): Promise<string[]> {
+    const { alarms } = await this.#client.maintenance.alarm({ action: "Get" });
+    return alarms.map(({ alarm }) => String(alarm).toUpperCase());
   }
 
   async #range(request: IRangeRequest, options: ReadOptions): Promise<Page> {

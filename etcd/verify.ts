@@ -157,10 +157,15 @@ export async function compareKeys(origin: Side, destination: Side, keys: Iterabl
   return (await Promise.all(compared)).flat();
 }
 
-/** The number of keys in each range, all read at one revision. */
-export async function countKeys(store: Store, ranges: readonly ClusterRange[]): Promise<number[]> {
+/** The number of keys in each range, all read at one revision: `revision`, or the newest. */
+export async function countKeys(
+  store: Store,
+  ranges: readonly ClusterRange[],
+  revision?: bigint,
+): Promise<number[]> {
+  const pin = revision === undefined ? {} : { revision: String(revision) };
   const reads = ranges.map(({ start, end }) => ({
-    request_range: { key: keyToBuffer(start), range_end: keyToBuffer(end), count_only: true },
+    request_range: { key: keyToBuffer(start), range_end: keyToBuffer(end), count_only: true, ...pin },
   }));
   const { responses } = await store.transact([], reads);
   return responses.map(({ response_range }) => Number(response_range.count));

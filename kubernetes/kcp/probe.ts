@@ -39,6 +39,17 @@ export async function hasDeadContext(server: ApiServer, cluster: string): Promis
 }
 
 /**
+ * Whether the shard runs with kcp's feature gate LogicalClusterMigration. No endpoint tells gates, but with this one a
+ * handler answers POSTs to the dump path itself, and refuses ours by the name of its resource (kcp v0.32.3,
+ * pkg/server/filters/migrationdump.go); without it no such API is found. Nothing is written either way.
+ */
+export async function hasMigrationGate(server: ApiServer): Promise<boolean> {
+  const path = clusterPath("system:admin", "/apis/migration.kcp.io/v1alpha1/logicalclusterdumps");
+  const { body } = await server.request({ method: "POST", path, body: {} });
+  return body.includes("logicalclusterdumps.migration.kcp.io");
+}
+
+/**
  * Asks again and again until `done` answers true.
  * @throws TimeoutError of the signal, with what was last seen as its cause's message, when `deadlineMs` passes.
  */

@@ -1,0 +1,195 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
+import type { Key } from "../../etcd/keys.ts";
+import { copySnapshot } from "../../etcd/copy.ts";
+import { put, when } from "../../etcd/store.ts";
+import { pulse, readPosition, tail } from "../../etcd/tail.ts";
+import { changedKeys, compareKeys, countKeys, rangesOnEitherSide } from "../../etcd/verify.ts";
+import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
+import { isLate } from "../../kubernetes/kcp/families.ts";
+import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
+import { hasDeadContext, probeFence } from "../../kubernetes/kcp/probe.ts";
+import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
+import type { KcpSite } from "../../sites/kcp.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { seedBoundCrds } from "./bound-crds.ts";
+import { fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
+import type { Session } from "./session.ts";
+import type { LogicalClusterActivities, Switched } from "./types.ts";
+import { beginWork } from "./work.ts";
+
+type Cutover = LogicalClusterActivities["cutover"];
+type Input = Parameters<Cutover>[0];
+
+/** How often the origin is asked whether it refuses yet. */
+const PROBE_EVERY_MS = 5;
+
+/**
+ * The cutover: catch up, fence, prove the fence, drain, check, switch. Each part finds out what an earlier attempt has
+ * done: the switch records itself in the transaction that makes it, and the time of the fence is kept from before it
+ * is set, so the budget counts over crashes.
+ */
+export function createCutover(site: KcpSite): Cutover {
+  return async (input) => {
+    using work = beginWork("Cutover");
+    const session = await openSession(site, input);
+    const done = await readRecord<Switched>(session, "switched");
+    if (done) return done;
+    const fence = fenceOf(site, input, session.from, input.fence);
+    const prepared = await prepare(session, input, work.signal);
+    const fenceAt = await recordFence(session);
+    const remainingMs = fenceAt + input.fenceBudgetMs - Date.now();
+    const deadline = AbortSignal.timeout(Math.max(0, remainingMs));
+    const signal = AbortSignal.any([deadline, work.signal]);
+    try {
+      if (remainingMs <= 0) throw new Error("an earlier attempt ended inside the fence");
+      return await insideFence(session, input, { fence, fenceAt, prepared, signal });
+    } catch (error) {
+      await openAgain(session, fence, work.signal);
+      if (remainingMs > 0 && !deadline.aborted) throw error;
+      throw failure("FenceBudgetExceeded", {
+        message: `the switch was not done in ${input.fenceBudgetMs} ms; the fence is off and ${input.from} serves again`,
+        found: error instanceof Error ? error.message : String(error),
+      });
+    }
+  };
+}
+
+interface Prepared {
+  /** Everything up to here is verified at the destination, the late families included. */
+  readonly position: bigint;
+  readonly ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>;
+  readonly heal: boolean;
+}
+
+/** All that can be done while users still write: catch up, copy the late families, compare what changed since Verify. */
+async function prepare(session: Session, input: Input, signal: AbortSignal): Promise<Prepared> {
+  const { from, to, origin, cluster, writer } = session;
+  const until = await pulse(origin);
+  await tail(from.store, writer, { cluster, signal, until, includes: (family) => !isLate(family) });
+  const ranges = await rangesOnEitherSide(from.store, to.store, cluster);
+  const late = ranges.filter(({ family }) => isLate(family));
+  await copySnapshot({ store: from.store, revision: until }, writer, { cluster, stages: [late], signal });
+  await seedBoundCrds(session);
+  const heal = await hasDeadContext(to.api, cluster);
+
+  const again = await pulse(origin);
+  const { position } = await tail(from.store, writer, { cluster, signal, until: again });
+  const { revision } = (await readPosition(to.store, cluster))!;
+  const changed = await changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until: again, signal });
+  await mustBeEqual(session, changed, { origin: position, destination: revision });
+  return { position, ranges: await rangesOnEitherSide(from.store, to.store, cluster), heal };
+}
+
+async function insideFence(
+  session: Session,
+  input: Input,
+  { fence, fenceAt, prepared, signal }: { fence: Fence; fenceAt: number; prepared: Prepared; signal: AbortSignal },
+): Promise<Switched> {
+  const { from, to, origin, cluster, writer } = session;
+  await fence.set();
+  await proveFence(session, input.fence, signal);
+  const fencedAt = Date.now();
+
+  const end = await pulse(origin);
+  const { changes } = await tail(from.store, writer, { cluster, signal, until: end });
+  const drainedAt = Date.now();
+
+  const changed = await changedKeys(from.store, { cluster, from: prepared.position + 1n, until: end, signal });
+  const [keys] = await Promise.all([mustCountAlike(session, prepared.ranges, end), mustBeEqual(session, changed)]);
+  const checkedAt = Date.now();
+
+  const stored = await readLogicalCluster(from, cluster);
+  if (!stored || stored.object.metadata.deletionTimestamp !== undefined) {
+    throw failure("Refused", `logical cluster ${cluster} was deleted while it moved`);
+  }
+  const object = prepared.heal ? withHealing(stored.object, to.name) : withoutFence(stored.object);
+  signal.throwIfAborted();
+  const result = {
+    ...{ fenceAt, fencedAt, drainedAt, checkedAt, switchedAt: Date.now() },
+    ...{ position: String(end), changes, keys, healed: prepared.heal },
+  };
+  const key = logicalClusterKey(to.store.prefix, cluster);
+  const { succeeded } = await session.destination.transact(
+    [when.modifiedAt(key, 0n)],
+    [put(key, JSON.stringify(object)), put(ownKeys(to.store.prefix, cluster).switched, JSON.stringify(result))],
+  );
+  if (!succeeded) {
+    throw failure("Conflict", { message: `logical cluster ${cluster} appeared at the destination`, site: to.name });
+  }
+  return result;
+}
+
+/** Asks every replica of the origin until each refuses because of the fence. */
+async function proveFence({ from, cluster }: Session, kind: FenceKind, signal: AbortSignal): Promise<void> {
+  await Promise.all(
+    from.replicas.map(async (replica) => {
+      for (;;) {
+        signal.throwIfAborted();
+        const seen = await probeFence(replica, cluster, kind).catch((error: unknown) => String(error));
+        if (seen === "fenced") return;
+        await delay(PROBE_EVERY_MS, undefined, { signal });
+      }
+    }),
+  );
+}
+
+/** Takes the fence off and makes the origin serve again. Runs to its end whatever else is cancelled. */
+async function openAgain(session: Session, fence: Fence, signal: AbortSignal): Promise<void> {
+  await fence.lift();
+  await healContexts(session.origin, session.from, signal);
+  const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
+  await session.destination.transact([], [{ request_delete_range: { key: Buffer.from(key, "latin1") } }]);
+}
+
+async function mustBeEqual(
+  { from, to, cluster }: Session,
+  keys: Set<Key>,
+  at: { origin?: bigint; destination?: bigint } = {},
+): Promise<void> {
+  const left = { store: from.store, ...(at.origin !== undefined && { revision: at.origin }) };
+  const right = { store: to.store, ...(at.destination !== undefined && { revision: at.destination }) };
+  const differences = (await compareKeys(left, right, keys)).filter((found) => !allowedDifference(found));
+  if (differences.length === 0) return;
+  throw failure("NotVerified", {
+    message: `${differences.length} keys of ${cluster} that changed during the move differ`,
+    found: differences.slice(0, 5).map(({ key }) => key).join(", "),
+  });
+}
+
+/** @returns the number of keys, the LogicalCluster object left out. */
+async function mustCountAlike(
+  { from, to, cluster }: Session,
+  ranges: Prepared["ranges"],
+  end: bigint,
+): Promise<number> {
+  // Pinned, because an etcd lease may expire at the origin after the end of the drain.
+  const [left, right] = await Promise.all([countKeys(from.store, ranges, end), countKeys(to.store, ranges)]);
+  const object = logicalClusterKey(from.store.prefix, cluster);
+  let keys = 0;
+  for (const [index, { family, start, end }] of ranges.entries()) {
+    const expected = left[index]! - (start <= object && object < end ? 1 : 0);
+    keys += expected;
+    if (expected === right[index]) continue;
+    throw failure("NotVerified", {
+      message: `${family} of ${cluster} has ${expected} keys at ${from.name} and ${right[index]} at ${to.name}`,
+    });
+  }
+  return keys;
+}
+
+async function readRecord<T>({ to, cluster }: Session, which: "fence" | "switched"): Promise<T | undefined> {
+  const { entry } = await to.store.get(ownKeys(to.store.prefix, cluster)[which]);
+  return entry && (JSON.parse(entry.value.toString()) as T);
+}
+
+/** When the fence was first asked for: by an earlier attempt that crashed inside it, or now. */
+async function recordFence(session: Session): Promise<number> {
+  const earlier = await readRecord<{ at: number }>(session, "fence");
+  if (earlier) return earlier.at;
+  const at = Date.now();
+  const { fence } = ownKeys(session.to.store.prefix, session.cluster);
+  await session.destination.transact([], [put(fence, JSON.stringify({ at }))]);
+  return at;
+}

@@ -1,0 +1,43 @@
+import type { KcpSite } from "../../sites/kcp.ts";
+import { rangesOf } from "../../etcd/scan.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { createCutover } from "./cutover.ts";
+import { createFinishActivities } from "./finish.ts";
+import { createPreflight } from "./preflight.ts";
+import { fenceOf, openSession, readLogicalCluster } from "./session.ts";
+import { createTransferActivities } from "./transfer.ts";
+import type { LogicalClusterActivities } from "./types.ts";
+import { createUndoActivities } from "./undo.ts";
+
+/** The steps of `logicalClusterMigration` against real shards. */
+export function createLogicalClusterActivities(site: KcpSite): LogicalClusterActivities {
+  return {
+    preflight: createPreflight(site),
+
+    async lock(subject) {
+      const session = await openSession(site, subject, { create: true });
+      // From here on no other move can copy the cluster; what Preflight saw may have changed until now.
+      const [stored, leftovers] = await Promise.all([
+        readLogicalCluster(session.from, subject.cluster),
+        rangesOf(session.to.store, subject.cluster),
+      ]);
+      if (stored && leftovers.length === 0) return;
+      await Promise.all([session.origin.release(), session.destination.release()]);
+      throw failure("Refused", {
+        message: `${subject.cluster} has changed its place since Preflight`,
+        found: stored ? `keys at ${subject.to}` : `no LogicalCluster at ${subject.from}`,
+        advice: "another move has ended meanwhile: look where the cluster is, and start again",
+      });
+    },
+
+    async prepareFence(subject) {
+      const from = await site.shard(subject.from);
+      await fenceOf(site, subject, from, subject.fence).prepare();
+    },
+
+    cutover: createCutover(site),
+    ...createTransferActivities(site),
+    ...createFinishActivities(site),
+    ...createUndoActivities(site),
+  };
+}

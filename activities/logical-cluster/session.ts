@@ -1,0 +1,108 @@
+import { activityInfo } from "@temporalio/activity";
+import { LockedError } from "../../etcd/errors.ts";
+import { logicalClusterKey } from "../../etcd/keys.ts";
+import type { Entry } from "../../etcd/store.ts";
+import { Token } from "../../etcd/token.ts";
+import { Writer } from "../../etcd/writer.ts";
+import { InactiveFence, MigrationFence } from "../../kubernetes/kcp/fence.ts";
+import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
+import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
+import { hasDeadContext, pollUntil } from "../../kubernetes/kcp/probe.ts";
+import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
+import type { KcpSite, Shard } from "../../sites/kcp.ts";
+import { put, when } from "../../etcd/store.ts";
+import type { Subject } from "./types.ts";
+
+/** Attempts of one step that the epoch leaves room for. */
+const ATTEMPTS = 100_000;
+
+/** One attempt of one mutating step: the two shards, and the right to write to their stores. */
+export interface Session {
+  readonly cluster: string;
+  readonly from: Shard;
+  readonly to: Shard;
+  /** Raised for this attempt: any earlier one can write nothing more. */
+  readonly origin: Token;
+  readonly destination: Token;
+  readonly writer: Writer;
+}
+
+/**
+ * Begins an attempt: resolves the shards and raises the fencing token in both stores.
+ * @throws LockedError, SupersededError (etcd/token.ts), UnknownSiteError.
+ */
+export async function openSession(
+  site: KcpSite,
+  subject: Subject,
+  options: { create?: boolean } = {},
+): Promise<Session> {
+  const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
+  const [origin, destination] = await Promise.all(
+    [from, to].map(async ({ store }) => Token.raise(store, subject.cluster, claimOf(subject), options)),
+  );
+  return {
+    cluster: subject.cluster,
+    from,
+    to,
+    origin: origin!,
+    destination: destination!,
+    writer: new Writer(origin!, destination!),
+  };
+}
+
+function claimOf({ move, step }: Subject) {
+  return { move, epoch: step * ATTEMPTS + activityInfo().attempt };
+}
+
+/** Gives the locks back, as the last thing that a move does: a store without this move's lock counts as done. */
+export async function releaseLocks(site: KcpSite, subject: Subject): Promise<void> {
+  for (const name of [subject.from, subject.to]) {
+    const { store } = await site.shard(name);
+    try {
+      await (await Token.raise(store, subject.cluster, claimOf(subject))).release();
+    } catch (error) {
+      if (!(error instanceof LockedError)) throw error;
+    }
+  }
+}
+
+export function fenceOf(site: KcpSite, subject: Subject, from: Shard, kind: FenceKind): Fence {
+  const target = {
+    cluster: subject.cluster,
+    shardName: from.name,
+    shard: from.api,
+    frontProxy: site.frontProxy,
+    workspace: site.fenceWorkspace,
+  };
+  return kind === "migration" ? new MigrationFence(target) : new InactiveFence(target);
+}
+
+/** The stored LogicalCluster object of a shard, with its etcd entry for guards. */
+export async function readLogicalCluster(
+  shard: Shard,
+  cluster: string,
+): Promise<{ entry: Entry; object: LogicalCluster } | undefined> {
+  const { entry } = await shard.store.get(logicalClusterKey(shard.store.prefix, cluster));
+  return entry && { entry, object: JSON.parse(entry.value.toString()) as LogicalCluster };
+}
+
+/** Makes the shard forget that it cancelled the cluster's request context, and waits until it serves again. */
+export async function healContexts(token: Token, shard: Shard, signal: AbortSignal): Promise<void> {
+  const { cluster } = token;
+  for (;;) {
+    const stored = await readLogicalCluster(shard, cluster);
+    if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return;
+    const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));
+    const { succeeded } = await token.transact(
+      [when.modifiedAt(stored.entry.key, stored.entry.modRevision)],
+      [healing],
+    );
+    if (succeeded) break;
+  }
+  await pollUntil(
+    `${shard.name} serves ${cluster} again`,
+    async () => !(await hasDeadContext(shard.api, cluster)) || "its request context is still cancelled",
+    { everyMs: 50, deadlineMs: 20_000, signal },
+  );
+}

@@ -1,0 +1,158 @@
+import { once } from "node:events";
+import { copySnapshot } from "../../etcd/copy.ts";
+import { CompactedError, SupersededError } from "../../etcd/errors.ts";
+import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
+import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
+import type { TailProgress } from "../../etcd/tail.ts";
+import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
+import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
+import { copyStages, isLate } from "../../kubernetes/kcp/families.ts";
+import { awaitServed } from "../../kubernetes/kcp/served.ts";
+import { hasOwners } from "../../kubernetes/stored-object.ts";
+import type { KcpSite } from "../../sites/kcp.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { seedBoundCrds } from "./bound-crds.ts";
+import { openSession } from "./session.ts";
+import type { Session } from "./session.ts";
+import type { LogicalClusterActivities } from "./types.ts";
+import { beginWork } from "./work.ts";
+import type { Work } from "./work.ts";
+
+/** Headroom that the destination's revision gets over the origin's, for what the origin does during the copy. */
+const HEADROOM = 2_000n;
+/** Caught up: two pulses in a row came by in this time. */
+const SMALL_LAG_MS = 250;
+/** How often a follower marks the origin's history, to measure its lag. */
+const PULSE_EVERY_MS = 1_000;
+const SAMPLES = 20;
+
+const early = (family: string) => !isLate(family);
+
+type Steps = Pick<
+  LogicalClusterActivities,
+  "alignRevisions" | "copySnapshot" | "catchUp" | "follow" | "verify"
+>;
+
+export function createTransferActivities(site: KcpSite): Steps {
+  return {
+    async alignRevisions({ revisions, ...subject }) {
+      using work = beginWork("AlignRevisions");
+      const session = await openSession(site, subject);
+      const [origin, before] = await Promise.all([session.from.store.head(), session.to.store.head()]);
+      const summary = { from: String(before), to: String(before), puts: 0 };
+      if (revisions === "accept-relist") return summary;
+      if (revisions === "require" && before < origin) {
+        throw failure("Refused", {
+          message: `the revision of ${subject.to} is behind that of ${subject.from}`,
+          found: `${before} < ${origin}`,
+          advice: 'start with "revisions": "align"',
+        });
+      }
+      const { revision, puts } = await raiseRevision(session.destination, origin + HEADROOM, {
+        signal: work.signal,
+        onProgress: (at) => work.tell({ done: Number(at - before), total: Number(origin - before), unit: "revisions" }),
+      });
+      return { from: String(before), to: String(revision), puts };
+    },
+
+    async copySnapshot(subject) {
+      using work = beginWork("CopySnapshot");
+      return copyEverything(await openSession(site, subject), work);
+    },
+
+    async catchUp(subject) {
+      using work = beginWork("Tail");
+      const session = await openSession(site, subject);
+      let changes = 0;
+      for (let quick = 0; ; ) {
+        const until = await pulse(session.origin);
+        const progress = await tailOrCopy(session, work, until);
+        changes += progress.changes;
+        quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
+        if (quick === 2) return { position: String(progress.position), changes, lagMs: progress.lagMs ?? 0 };
+      }
+    },
+
+    async follow(subject) {
+      using work = beginWork("Tail");
+      const session = await openSession(site, subject);
+      const timer = setInterval(() => void pulse(session.origin).catch(() => undefined), PULSE_EVERY_MS);
+      try {
+        while (!work.signal.aborted) await tailOrCopy(session, work);
+      } catch (error) {
+        // A later step of this move goes on from the recorded position: nothing is left to do but to be stopped.
+        if (!(error instanceof SupersededError)) throw error;
+        if (!work.signal.aborted) await once(work.signal, "abort");
+      } finally {
+        clearInterval(timer);
+      }
+    },
+
+    async verify(subject) {
+      using work = beginWork("Verify");
+      const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
+      const proof = await verify(from.store, to.store, {
+        cluster: subject.cluster,
+        signal: work.signal,
+        includes: early,
+        allowed: allowedDifference,
+        onProgress: (done) => work.tell({ done, unit: "keys" }),
+      });
+      const families = proof.families.map(({ family }) => family);
+      await awaitServed(to.api, subject.cluster, families, proof.destinationRevision, work.signal);
+      return {
+        position: String(proof.position),
+        keys: proof.families.reduce((sum, { keys }) => sum + keys, 0),
+        bytes: proof.families.reduce((sum, { bytes }) => sum + bytes, 0),
+        families: proof.families,
+        allowed: proof.allowed.slice(0, SAMPLES),
+        allowedTotal: proof.allowed.length,
+        unequal: proof.unequal,
+        samples: proof.samples,
+      };
+    },
+  };
+}
+
+/** Copies all but the late families as of now, and records the position from which to tail. */
+async function copyEverything(session: Session, work: Work) {
+  const { from, to, origin, destination, writer, cluster } = session;
+  const revision = await pulse(origin);
+  const ranges = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) => early(family));
+  const total = await countAll(session, revision, ranges);
+  const copied = await copySnapshot({ store: from.store, revision }, writer, {
+    cluster,
+    stages: copyStages(ranges),
+    last: ({ value }) => hasOwners(value),
+    signal: work.signal,
+    onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
+  });
+  const tombstones = await writeTombstones(from.store, writer, { cluster, until: revision, signal: work.signal });
+  const seededCrds = await seedBoundCrds(session);
+  await writePosition(destination, revision);
+  return { revision: String(revision), ...copied, tombstones, seededCrds };
+}
+
+async function countAll(session: Session, revision: bigint, ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>) {
+  const counts = await Promise.all(ranges.map(async (range) => session.from.store.count(range, revision)));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** Tails; where the place in the origin's history has been compacted away, compares and repairs, and tails on. */
+async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise<TailProgress> {
+  const { from, to, cluster, writer } = session;
+  const options = { cluster, signal: work.signal, includes: early };
+  try {
+    return await tail(from.store, writer, {
+      ...options,
+      ...(until !== undefined && { until }),
+      onProgress: ({ changes, lagMs }) =>
+        work.tell({ done: changes, unit: "changes", ...(lagMs !== undefined && { lagMs }) }),
+    });
+  } catch (error) {
+    if (!(error instanceof CompactedError)) throw error;
+    await copyEverything(session, work);
+    const { position } = (await readPosition(to.store, cluster))!;
+    return { position, changes: 0, lagMs: undefined };
+  }
+}

@@ -1,0 +1,169 @@
+import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-migration.ts";
+import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
+
+/** What every step is told. `move` and `step` make the fencing token: see etcd/token.ts. */
+export interface Subject {
+  /** Id of the move, the same for all its steps and attempts. */
+  readonly move: string;
+  /** Counts the calls of this move: a later call outranks an earlier one that is still running somewhere. */
+  readonly step: number;
+  /** Id of the logical cluster. */
+  readonly cluster: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** What Preflight found. Revisions are decimal strings: they do not fit a JSON number. */
+export interface Admission {
+  readonly input: LogicalClusterMigrationInput;
+  readonly cluster: string;
+  readonly path: string;
+  readonly from: string;
+  readonly to: string;
+  readonly fence: FenceKind;
+  readonly keys: number;
+  readonly families: { readonly family: string; readonly keys: number }[];
+  /** By how many revisions the origin is ahead; 0 when it is not. */
+  readonly revisionGap: string;
+  readonly warnings: readonly string[];
+}
+
+export interface Alignment {
+  readonly from: string;
+  readonly to: string;
+  readonly puts: number;
+}
+
+export interface Copied {
+  /** The origin's revision that was copied. */
+  readonly revision: string;
+  readonly keys: number;
+  readonly bytes: number;
+  readonly written: number;
+  readonly deleted: number;
+  readonly tombstones: number;
+  /** Schema UIDs of bound CRDs that the destination lacked. */
+  readonly seededCrds: readonly string[];
+}
+
+export interface CaughtUp {
+  readonly position: string;
+  readonly changes: number;
+  readonly lagMs: number;
+}
+
+export interface FamilyProof {
+  readonly family: string;
+  readonly keys: number;
+  readonly bytes: number;
+  readonly digest: string;
+}
+
+export interface Verified {
+  readonly position: string;
+  readonly keys: number;
+  readonly bytes: number;
+  readonly families: readonly FamilyProof[];
+  readonly allowed: readonly { readonly key: string; readonly rule: string }[];
+  readonly allowedTotal: number;
+  readonly unequal: number;
+  readonly samples: readonly string[];
+}
+
+/** Times are ms since the epoch on the worker's clock. */
+export interface Switched {
+  /** The fence was asked for. */
+  readonly fenceAt: number;
+  /** Every replica of the origin was seen to refuse: the outage begins here at the latest. */
+  readonly fencedAt: number;
+  /** The last change of the origin was at the destination. */
+  readonly drainedAt: number;
+  /** Counts and changed keys were compared. */
+  readonly checkedAt: number;
+  /** The LogicalCluster object was at the destination. */
+  readonly switchedAt: number;
+  /** Origin revision up to which everything was carried over. */
+  readonly position: string;
+  /** Changes carried over inside the fence. */
+  readonly changes: number;
+  /** Keys per family were counted on both sides: this many in all. */
+  readonly keys: number;
+  /** Whether the destination had hosted the cluster before and its cancelled contexts had to be healed. */
+  readonly healed: boolean;
+}
+
+export interface Routed {
+  /** When the last front-proxy was seen to serve from the destination, ms since the epoch. */
+  readonly routedAt: number;
+  readonly frontProxies: number;
+}
+
+export interface Conflict {
+  readonly key: string;
+  readonly origin: string;
+  readonly destination: string;
+}
+
+export interface Cleaned {
+  readonly deleted: number;
+  readonly lateWrites: number;
+  readonly conflicts: readonly Conflict[];
+}
+
+export interface Finished {
+  readonly leftInPlace: readonly string[];
+}
+
+/** The result of a move. */
+export interface MoveReport {
+  readonly kind: "logicalClusterMigration";
+  readonly cluster: string;
+  readonly path: string;
+  readonly from: string;
+  readonly to: string;
+  readonly dryRun: boolean;
+  readonly verified: boolean;
+  readonly keys: number;
+  readonly bytes: number;
+  readonly fence: FenceKind;
+  /** From the proof of the fence until every front-proxy served from the destination, and its parts, in ms. */
+  readonly outage?: {
+    readonly totalMs: number;
+    readonly fencingMs: number;
+    readonly drainMs: number;
+    readonly checkMs: number;
+    readonly switchMs: number;
+    readonly routingMs: number;
+  };
+  readonly phases: readonly { readonly name: string; readonly ms: number }[];
+  /** What a dry run would copy. */
+  readonly families?: Admission["families"];
+  readonly alignment?: Alignment;
+  readonly copied?: Copied;
+  readonly verification?: Verified;
+  readonly switched?: Switched;
+  readonly cleaned?: Cleaned;
+  readonly leftInPlace: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** The steps of the kind, as the workflow calls them. */
+export interface LogicalClusterActivities {
+  preflight(raw: unknown): Promise<Admission>;
+  lock(subject: Subject): Promise<void>;
+  alignRevisions(subject: Subject & Pick<LogicalClusterMigrationInput, "revisions">): Promise<Alignment>;
+  copySnapshot(subject: Subject): Promise<Copied>;
+  catchUp(subject: Subject): Promise<CaughtUp>;
+  follow(subject: Subject): Promise<void>;
+  verify(subject: Subject): Promise<Verified>;
+  prepareFence(subject: Subject & { fence: FenceKind }): Promise<void>;
+  cutover(
+    subject: Subject & { fence: FenceKind; fenceBudgetMs: number; verifiedAt: string },
+  ): Promise<Switched>;
+  awaitRouting(subject: Subject & { path: string; fence: FenceKind }): Promise<Routed>;
+  cleanOrigin(subject: Subject & { position: string }): Promise<Cleaned>;
+  finalize(subject: Subject & { path: string; fence: FenceKind }): Promise<Finished>;
+  dismantleFence(subject: Subject & { fence: FenceKind }): Promise<void>;
+  clearDestination(subject: Subject): Promise<void>;
+  unlock(subject: Subject): Promise<void>;
+}

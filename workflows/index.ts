@@ -1,0 +1,1 @@
+export { logicalClusterMigration } from "./logical-cluster-migration.ts";

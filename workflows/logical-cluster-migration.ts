@@ -1,0 +1,242 @@
+import { uuid4, workflowInfo } from "@temporalio/workflow";
+import type {
+  Admission,
+  Alignment,
+  Cleaned,
+  Copied,
+  Finished,
+  LogicalClusterActivities,
+  MoveReport,
+  Routed,
+  Subject,
+  Switched,
+  Verified,
+} from "../activities/logical-cluster/types.ts";
+import type { Admitted, Carried } from "./engine/definition.ts";
+import { failure } from "./engine/failures.ts";
+import { phase } from "./engine/phase.ts";
+import { activitiesFor } from "./engine/retries.ts";
+import type { StepTable } from "./engine/retries.ts";
+import { runMigration } from "./engine/run.ts";
+import type { Timeline } from "./engine/timeline.ts";
+
+/** What the phases know; everything here survives continuing as new. */
+interface Move extends Admission {
+  readonly move: string;
+  step: number;
+  verifiedAt?: number;
+  alignment?: Alignment;
+  copied?: Copied;
+  verification?: Verified;
+  switched?: Switched;
+  routed?: Routed;
+  cleaned?: Cleaned;
+  finished?: Finished;
+}
+
+const table: StepTable<LogicalClusterActivities> = {
+  preflight: { class: "read", summary: "Check input, shards, stores and the cluster; change nothing" },
+  lock: {
+    class: "mutate",
+    summary: (s) => `Take the lock of ${s.cluster} in the etcd of ${s.from} and ${s.to}`,
+  },
+  alignRevisions: {
+    class: "transfer",
+    summary: (s) => `Raise the revision of ${s.to} above that of ${s.from}`,
+  },
+  copySnapshot: { class: "transfer", summary: (s) => `Copy ${s.cluster} from ${s.from} to ${s.to}` },
+  catchUp: { class: "transfer", summary: "Carry over what has changed since, until hardly any lag is left" },
+  follow: { class: "transfer", summary: "Keep carrying over changes until the cutover" },
+  verify: { class: "transfer", summary: "Prove both sides equal, key by key, while the cluster is in use" },
+  prepareFence: { class: "mutate", summary: (s) => `Make the ${s.fence} fence ready` },
+  cutover: {
+    class: "cutover",
+    summary: (s) => `Fence ${s.from}, carry over the last changes, switch to ${s.to}`,
+  },
+  awaitRouting: { class: "wait", summary: (s) => `Wait until every front-proxy serves from ${s.to}` },
+  cleanOrigin: { class: "transfer", summary: (s) => `Delete the cluster's keys at ${s.from}` },
+  finalize: { class: "mutate", summary: "Take the fence and the locks away, check path and id" },
+  dismantleFence: { class: "mutate", summary: (s) => `Undo: make ${s.from} serve again` },
+  clearDestination: { class: "transfer", summary: (s) => `Undo: delete at ${s.to} what was copied` },
+  unlock: { class: "mutate", summary: "Undo: give the lock back" },
+};
+
+/** A verification older than this is repeated before the cutover, so that the check inside the fence stays small. */
+const VERIFICATION_AGE_MS = 2 * 60_000;
+
+const steps = (move: Pick<Move, "input">) => activitiesFor(move.input.dryRun, table, move.input.timeouts);
+
+function subject(move: Move): Subject {
+  move.step += 1;
+  return { move: move.move, step: move.step, cluster: move.cluster, from: move.from, to: move.to };
+}
+
+const phases = [
+  phase<Move>("AlignRevisions", {
+    summary: "Lock the cluster and raise the destination's revision above the origin's",
+    run: async (move) => {
+      await steps(move).lock(subject(move));
+      move.alignment = await steps(move).alignRevisions({
+        ...subject(move),
+        revisions: move.input.revisions,
+      });
+    },
+    undo: async (move) => steps(move).unlock(subject(move)),
+  }),
+  phase<Move>("CopySnapshot", {
+    summary: "Copy the cluster while it is in use",
+    run: async (move) => {
+      move.copied = await steps(move).copySnapshot(subject(move));
+    },
+    undo: async (move) => steps(move).clearDestination(subject(move)),
+  }),
+  phase<Move>("Tail", {
+    summary: "Carry changes over until hardly any lag is left",
+    run: async (move) => {
+      await steps(move).catchUp(subject(move));
+    },
+  }),
+  phase<Move>("Verify", {
+    summary: "Prove both sides equal while the cluster is in use",
+    run: verify,
+  }),
+  phase<Move>("Cutover", {
+    summary: "Fence, carry over the last changes, check, switch",
+    pointOfNoReturn: true,
+    comeback: { on: ["FenceBudgetExceeded", "NotVerified"], to: "Tail", afterMs: 5_000, atMost: 5 },
+    run: async (move) => {
+      if (Date.now() - (move.verifiedAt ?? 0) > VERIFICATION_AGE_MS) await verify(move);
+      const { fence } = move;
+      await steps(move).prepareFence({ ...subject(move), fence });
+      move.switched = await steps(move).cutover({
+        ...subject(move),
+        fence,
+        fenceBudgetMs: move.input.fenceBudgetMs,
+        verifiedAt: move.verification!.position,
+      });
+    },
+    undo: async (move) => steps(move).dismantleFence({ ...subject(move), fence: move.fence }),
+  }),
+  phase<Move>("AwaitRouting", {
+    summary: "Wait until every front-proxy serves from the destination",
+    pausable: false,
+    run: async (move) => {
+      move.routed = await steps(move).awaitRouting({ ...subject(move), path: move.path, fence: move.fence });
+    },
+  }),
+  phase<Move>("OriginCleanup", {
+    summary: "Delete the cluster's keys at the origin",
+    run: async (move) => {
+      move.cleaned = await steps(move).cleanOrigin({ ...subject(move), position: move.switched!.position });
+    },
+  }),
+  phase<Move>("Finalize", {
+    summary: "Take fence and locks away, check path and id",
+    run: async (move) => {
+      move.finished = await steps(move).finalize({ ...subject(move), path: move.path, fence: move.fence });
+    },
+  }),
+];
+
+/** Differences are repaired by copying again over what is there; after that a full pass must be clean. */
+async function verify(move: Move): Promise<void> {
+  let verified = await steps(move).verify(subject(move));
+  if (verified.unequal > 0) {
+    await steps(move).copySnapshot(subject(move));
+    await steps(move).catchUp(subject(move));
+    verified = await steps(move).verify(subject(move));
+  }
+  if (verified.unequal > 0) {
+    throw failure("NotVerified", {
+      message: `${verified.unequal} keys of ${move.cluster} differ between ${move.from} and ${move.to}, also after a repair`,
+      found: verified.samples.join("; "),
+      advice: "look at what writes to the destination, then start the move again",
+    });
+  }
+  move.verification = verified;
+  move.verifiedAt = Date.now();
+}
+
+async function preflight(raw: unknown): Promise<Admitted<Move>> {
+  const admission = await activitiesFor(false, table).preflight(raw);
+  const { input, path, cluster, from, to } = admission;
+  return {
+    context: { ...admission, move: `${workflowInfo().workflowId} ${uuid4()}`, step: 0 },
+    gates: input.gates,
+    dryRun: input.dryRun,
+    subject: `${path} (${cluster})`,
+    source: from,
+    destination: to,
+  };
+}
+
+function report(move: Move, timeline: Timeline): MoveReport {
+  const {
+    input,
+    cluster,
+    path,
+    from,
+    to,
+    fence,
+    warnings,
+    alignment,
+    copied,
+    verification,
+    switched,
+    cleaned,
+  } = move;
+  return {
+    kind: "logicalClusterMigration",
+    ...{ cluster, path, from, to, fence, warnings },
+    dryRun: input.dryRun,
+    verified: verification?.unequal === 0,
+    keys: verification?.keys ?? move.keys,
+    bytes: verification?.bytes ?? 0,
+    ...(switched && move.routed && { outage: outage(switched, move.routed) }),
+    phases: timeline.steps.map(({ name, ms }) => ({ name, ms: ms ?? 0 })),
+    ...(alignment && { alignment }),
+    ...(copied && { copied }),
+    ...(verification && { verification }),
+    ...(switched && { switched }),
+    ...(cleaned && { cleaned }),
+    leftInPlace: move.finished?.leftInPlace ?? [],
+  };
+}
+
+/** What a dry run tells: all that was found by reading, and nothing of what did not happen. */
+function plan(move: Move, timeline: Timeline): MoveReport {
+  const { verification: _v, switched: _s, cleaned: _c, outage: _o, ...found } = report(move, timeline);
+  return { ...found, bytes: move.copied?.bytes ?? 0, families: move.families };
+}
+
+function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["outage"]> {
+  return {
+    totalMs: routed.routedAt - switched.fencedAt,
+    fencingMs: switched.fencedAt - switched.fenceAt,
+    drainMs: switched.drainedAt - switched.fencedAt,
+    checkMs: switched.checkedAt - switched.drainedAt,
+    switchMs: switched.switchedAt - switched.checkedAt,
+    routingMs: routed.routedAt - switched.switchedAt,
+  };
+}
+
+/** Moves one kcp logical cluster from shard to shard while it is in use. Input: inputs/logical-cluster-migration.ts. */
+export async function logicalClusterMigration(raw: unknown, carried?: Carried<Move>): Promise<MoveReport> {
+  return runMigration(
+    {
+      kind: "logicalClusterMigration",
+      phases,
+      background: {
+        summary: "Changes are carried over",
+        from: "Verify",
+        until: "Cutover",
+        run: async (move: Move) => steps(move).follow(subject(move)),
+      },
+      preflight,
+      report,
+      plan,
+    },
+    raw,
+    carried,
+  );
+}
