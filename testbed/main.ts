@@ -1,0 +1,142 @@
+import { once } from "node:events";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { Argument, Command, InvalidArgumentError } from "commander";
+import { fillWithConfigMaps } from "./fill.ts";
+import { startLogicalClusterTestbed } from "./logical-cluster.ts";
+import type { LogicalClusterTestbed } from "./logical-cluster.ts";
+import { Server } from "./process.ts";
+import { buildPrograms } from "./programs/main.ts";
+import { tryLock } from "./programs/lock.ts";
+import { programNames } from "./programs/recipes.ts";
+import { describeShardSite } from "./rehome-config.ts";
+import { clearLeftovers } from "./run-registry.ts";
+import { createWorkspace } from "./workspaces.ts";
+import type { Workspace } from "./workspaces.ts";
+
+interface UpOptions {
+  readonly keepData?: boolean;
+  readonly sizes: readonly number[];
+}
+
+/** A workspace made for `--sizes`. */
+type FilledWorkspace = Workspace & { readonly objects: number };
+
+const usageExitCode = 2;
+const kinds = ["logical-cluster"];
+const stateFolder = resolve(".rehome");
+const descriptionFile = join(stateFolder, "testbed.json");
+
+/** Brings the servers up, says `ready`, and stays until SIGINT, SIGTERM or the end of a server. */
+async function up(kind: string, options: UpOptions): Promise<void> {
+  const lock = await tryLock(join(stateFolder, "testbed.lock"));
+  if (!("release" in lock)) throw new Error(`a test bed is up already (process ${lock.pid})`);
+  const stopSignal = awaitStopSignal();
+  const dir = join(stateFolder, kind);
+  try {
+    for (const name of await clearLeftovers()) tell(`ended ${name}, left running by a crash`);
+    await rm(dir, { recursive: true, force: true });
+    const servers = await Promise.race([bringUp(kind, dir, options), stopSignal]);
+    if (servers === undefined) throw new Error("stopped before it was ready");
+    console.log("ready");
+    const crash = await Promise.race([stopSignal, ...servers.map((server) => server.crashed())]);
+    if (crash !== undefined) throw crash;
+    tell("stopping");
+  } finally {
+    await Server.stopAllRunning();
+    await rm(descriptionFile, { force: true });
+    if (!options.keepData) await rm(dir, { recursive: true, force: true });
+    await lock.release();
+  }
+}
+
+/** Starts and fills everything and writes `.rehome/testbed.json`. */
+async function bringUp(kind: string, dir: string, options: UpOptions): Promise<readonly Server[]> {
+  const testbed = await startLogicalClusterTestbed({ dir, onProgress: (name) => tell(`starting ${name}`) });
+  const workspaces = await fill(testbed, options.sizes);
+  await writeFile(descriptionFile, JSON.stringify(describe(kind, testbed, workspaces), null, 2));
+  return testbed.servers;
+}
+
+async function fill(testbed: LogicalClusterTestbed, sizes: readonly number[]): Promise<FilledWorkspace[]> {
+  const { kubeconfig } = testbed.kcp.frontProxy;
+  const workspaces: FilledWorkspace[] = [];
+  for (const objects of sizes) {
+    const name = `objects-${objects}`;
+    tell(`making workspace root:${name}`);
+    const workspace = await createWorkspace({ kubeconfig, name, shard: "root" });
+    await fillWithConfigMaps(kubeconfig, workspace.cluster, objects);
+    workspaces.push({ ...workspace, objects });
+  }
+  return workspaces;
+}
+
+/** The content of `.rehome/testbed.json`. */
+function describe(kind: string, testbed: LogicalClusterTestbed, workspaces: readonly FilledWorkspace[]) {
+  const { kcp, temporal, configFile, servers, dir } = testbed;
+  return {
+    kind,
+    pid: process.pid,
+    dir,
+    rehomeConfig: configFile,
+    temporal: { address: temporal.address, namespace: temporal.namespace, uiUrl: temporal.uiUrl },
+    kcp: {
+      frontProxies: [{ url: kcp.frontProxy.url, kubeconfig: kcp.frontProxy.kubeconfig, context: "base" }],
+      shards: Object.fromEntries(
+        kcp.shards.map((shard) => [shard.name, { url: shard.url, ...describeShardSite(shard) }]),
+      ),
+    },
+    workspaces,
+    processes: servers.map(({ pid, spec }) => ({ name: spec.name, pid, log: spec.logFile })),
+  };
+}
+
+async function awaitStopSignal(): Promise<undefined> {
+  await Promise.race((["SIGINT", "SIGTERM"] as const).map((signal) => once(process, signal)));
+}
+
+function parseSizes(text: string, previous: readonly number[]): number[] {
+  const sizes = text.split(",").map(Number);
+  if (sizes.some((size) => !Number.isSafeInteger(size) || size < 1)) {
+    throw new InvalidArgumentError("Wanted are numbers of objects above zero, e.g. 2000,20000.");
+  }
+  return [...new Set([...previous, ...sizes])];
+}
+
+function tell(line: string): void {
+  console.error(`testbed: ${line}`);
+}
+
+function makeCommand(): Command {
+  const command = new Command("testbed").description("Real servers on this machine, to try rehome against.");
+  command
+    .command("up")
+    .description("Starts the servers of one kind of move and stays in the foreground until Ctrl-C.")
+    .addArgument(new Argument("<kind>", "kind of move").choices(kinds))
+    .option(
+      "--keep-data",
+      "leave data, logs and certificates in .rehome/<kind> for inspection after the stop",
+    )
+    .option("--sizes <numbers>", "make a workspace with that many objects, for each number", parseSizes, [])
+    .action(up);
+  command
+    .command("build")
+    .description("Finds or builds the server programs and prints where they are.")
+    .addArgument(new Argument("[names...]", "programs; all when none is named").choices(programNames))
+    .action(buildPrograms);
+  return command;
+}
+
+if (import.meta.main) {
+  await mkdir(stateFolder, { recursive: true });
+  const command = makeCommand();
+  for (const sub of [command, ...command.commands]) {
+    sub.exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : usageExitCode));
+  }
+  try {
+    await command.parseAsync();
+  } catch (error) {
+    console.error(`testbed: ${(error as Error).message}`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,149 @@
+/**
+ * What is built from the Go module proxy, and how. Each folder beside this file
+ * is a Go module that pins one recipe by version (`go.mod`) and checksum
+ * (`go.sum`); the programs of a recipe are built together because they share
+ * almost all of their packages.
+ */
+
+/** Programs that {@link findProgram} knows. */
+export type ProgramName =
+  | "temporal"
+  | "etcd"
+  | "etcdctl"
+  | "etcd-benchmark"
+  | "kcp"
+  | "kcp-front-proxy"
+  | "kcp-cache-server";
+
+export interface Program {
+  /** Go package of the command. */
+  readonly package: string;
+  /** File name that `go build` gives it. */
+  readonly output: string;
+  /**
+   * How a program found in PATH tells its version. A program without it is never
+   * taken from PATH, because its age could not be known.
+   */
+  readonly version?: { readonly arguments: readonly string[]; readonly pattern: RegExp };
+}
+
+/** A module that is published incompletely: it is copied into the build folder and completed. */
+export interface CompletedModule {
+  readonly path: string;
+  readonly version: string;
+  /** `h1:` checksum of the published module; go.sum does not cover a module replaced by a folder. */
+  readonly sum: string;
+  /** Folder that go.mod replaces the module by. */
+  readonly folder: string;
+  /** Our files, relative to the recipe's folder, to where they belong in the module. */
+  readonly additions: Readonly<Record<string, string>>;
+}
+
+export interface Recipe {
+  readonly name: string;
+  /** Version of every program in it, without a leading `v`. */
+  readonly version: string;
+  /** Cold build with 2 cores, downloads included: told to people who wait. */
+  readonly minutes: number;
+  readonly linkerFlags: readonly string[];
+  readonly completedModules: readonly CompletedModule[];
+  readonly programs: Readonly<Partial<Record<ProgramName, Program>>>;
+}
+
+const stripped = ["-s", "-w"];
+
+const etcdRecipe: Recipe = {
+  name: "etcd",
+  version: "3.6.8",
+  minutes: 1,
+  linkerFlags: stripped,
+  completedModules: [],
+  programs: {
+    etcd: {
+      package: "go.etcd.io/etcd/server/v3",
+      output: "server",
+      version: { arguments: ["--version"], pattern: /^etcd Version: (\d+\.\d+\.\d+)/m },
+    },
+    etcdctl: {
+      package: "go.etcd.io/etcd/etcdctl/v3",
+      output: "etcdctl",
+      version: { arguments: ["version"], pattern: /^etcdctl version: (\d+\.\d+\.\d+)/m },
+    },
+    "etcd-benchmark": { package: "go.etcd.io/etcd/v3/tools/benchmark", output: "benchmark" },
+  },
+};
+
+const temporalRecipe: Recipe = {
+  name: "temporal",
+  // Later versions replace a nested module by a folder, so the proxy cannot serve them whole.
+  version: "1.5.1",
+  minutes: 3,
+  linkerFlags: [...stripped, "-X github.com/temporalio/cli/temporalcli.Version=1.5.1"],
+  completedModules: [],
+  programs: {
+    temporal: {
+      package: "github.com/temporalio/cli/cmd/temporal",
+      output: "temporal",
+      version: { arguments: ["--version"], pattern: /temporal version (\d+\.\d+\.\d+)/ },
+    },
+  },
+};
+
+const kcpVersion = { arguments: ["--version"], pattern: /\+kcp-v(\d+\.\d+\.\d+)/ };
+
+const kcpRecipe: Recipe = {
+  name: "kcp",
+  version: "0.32.3",
+  minutes: 7,
+  linkerFlags: [
+    ...stripped,
+    "-X k8s.io/component-base/version.gitVersion=v1.36.0+kcp-v0.32.3",
+    "-X k8s.io/component-base/version.gitMajor=1",
+    "-X k8s.io/component-base/version.gitMinor=36",
+  ],
+  completedModules: [
+    {
+      path: "github.com/kcp-dev/virtual-workspace-framework",
+      version: "v0.31.2",
+      sum: "h1:AStPulh0Yylg9XwMh8lxrhFvZnixV9f2dZZzHuquhs4=",
+      folder: "framework",
+      additions: { "forwardingregistry/path_segment.go": "pkg/forwardingregistry/path_segment.go" },
+    },
+  ],
+  programs: {
+    kcp: { package: "github.com/kcp-dev/kcp/cmd/kcp", output: "kcp", version: kcpVersion },
+    "kcp-front-proxy": {
+      package: "github.com/kcp-dev/kcp/cmd/kcp-front-proxy",
+      output: "kcp-front-proxy",
+      version: kcpVersion,
+    },
+    "kcp-cache-server": { package: "github.com/kcp-dev/kcp/cmd/cache-server", output: "cache-server" },
+  },
+};
+
+/** Every recipe, in the order in which `main.ts` builds them when no name is given. */
+export const recipes: readonly Recipe[] = [etcdRecipe, temporalRecipe, kcpRecipe];
+
+/** Names of all programs. */
+export const programNames = recipes.flatMap((recipe) => Object.keys(recipe.programs)) as ProgramName[];
+
+/** The recipe that builds a program, and the program's entry in it. Throws a plain Error for an unknown name. */
+export function recipeOf(name: ProgramName): { recipe: Recipe; program: Program } {
+  for (const recipe of recipes) {
+    const program = recipe.programs[name];
+    if (program !== undefined) return { recipe, program };
+  }
+  throw new Error(`unknown program ${JSON.stringify(name)}; known are ${programNames.join(", ")}`);
+}
+
+/** Name of the environment variable that names a program's file, e.g. `REHOME_BIN_ETCD_BENCHMARK`. */
+export function environmentVariableOf(name: ProgramName): string {
+  return `REHOME_BIN_${name.toUpperCase().replaceAll("-", "_")}`;
+}
+
+/** Whether a program of version `found` may stand in for `pinned`: same minor version, no older patch. */
+export function isCompatibleVersion(found: string, pinned: string): boolean {
+  const [foundMajor, foundMinor, foundPatch = 0] = found.split(".").map(Number);
+  const [major, minor, patch = 0] = pinned.split(".").map(Number);
+  return foundMajor === major && foundMinor === minor && foundPatch >= patch;
+}
