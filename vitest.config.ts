@@ -8,6 +8,7 @@ export default defineConfig({
       {
         test: {
           name: "servers",
+          globalSetup: ["test/setup/temporal.ts"],
           include: ["test/{etcd,engine,workflows,replay,testbed}/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 900_000,

@@ -1,6 +1,7 @@
 import { ApplicationFailure, CancelledFailure } from "@temporalio/common";
 import { CompactedError, LockedError, SupersededError } from "../etcd/errors.ts";
 import { ApiError } from "../kubernetes/api-server.ts";
+import { FenceTakenError } from "../kubernetes/kcp/fence.ts";
 import { WaitError } from "../kubernetes/kcp/probe.ts";
 import { UnknownSiteError } from "../sites/kcp.ts";
 import { failure } from "../workflows/engine/failures.ts";
@@ -13,7 +14,8 @@ const GRPC: readonly (readonly [pattern: RegExp, type: FailureType])[] = [
 ];
 
 /** Codes of Node's sockets and TLS that time may heal. A certificate that is not trusted is not among them. */
-const SOCKET = /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR)/;
+const SOCKET =
+  /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR)/;
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY)|ERR_TLS|certificate/i;
 
 /**
@@ -28,7 +30,7 @@ export function classify(error: unknown): Error {
 }
 
 function failureTypeOf(error: Error): FailureType {
-  if (error instanceof SupersededError) return "Superseded";
+  if (error instanceof SupersededError || error instanceof FenceTakenError) return "Superseded";
   if (error instanceof LockedError) return "LockLost";
   if (error instanceof CompactedError) return "Compacted";
   if (error instanceof UnknownSiteError) return "InvalidInput";

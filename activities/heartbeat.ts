@@ -9,13 +9,13 @@ export interface HeartbeatCursor<T> {
    */
   readonly resume: T | undefined;
   /** Tells where it is. Cheap: the SDK sends the latest at most once per throttle interval. */
-  beat(cursor: T): void;
+  readonly beat: (cursor: T) => void;
   /**
    * Repeats the last cursor until disposed (`using alive = cursor.keepAlive()`), for activities that wait for others
    * longer than their heartbeat timeout. It proves that the process lives, not that the work goes on: give whatever is
    * awaited meanwhile a deadline of its own.
    */
-  keepAlive(intervalMs?: number): Disposable;
+  readonly keepAlive: (intervalMs?: number) => Disposable;
   /** Fires when the activity is cancelled. That is learnt through heartbeats only, so an activity must beat. */
   readonly signal: AbortSignal;
 }

@@ -51,7 +51,7 @@ export async function copySnapshot(
   writer: Writer,
   options: CopyOptions,
 ): Promise<CopyProgress> {
-  return new Copy(origin, writer, options).run();
+  return await new Copy(origin, writer, options).run();
 }
 
 class Copy {
@@ -69,9 +69,13 @@ class Copy {
 
   async run(): Promise<CopyProgress> {
     for (const stage of this.#options.stages) {
-      await forEachConcurrently(batched(this.#differences(stage)), CONCURRENCY, async (batch) => this.#apply(batch));
+      await forEachConcurrently(
+        batched(this.#differences(stage)),
+        CONCURRENCY,
+        async (batch) => await this.#apply(batch),
+      );
     }
-    await forEachConcurrently(batched(this.#lastWrites()), 1, async (batch) => this.#apply(batch));
+    await forEachConcurrently(batched(this.#lastWrites()), 1, async (batch) => await this.#apply(batch));
     return this.#progress;
   }
 
@@ -82,7 +86,8 @@ class Copy {
         const { key, origin: entry } = difference;
         if (!isCarried(store.prefix, this.#options.cluster, key)) continue;
         if (isEqual(difference)) this.#count(entry);
-        else if (entry && this.#options.last?.(entry)) this.#last.push({ key, created: entry.createRevision });
+        else if (entry && this.#options.last?.(entry))
+          this.#last.push({ key, created: entry.createRevision });
         else yield { key, entry };
       }
     }

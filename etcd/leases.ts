@@ -27,7 +27,7 @@ export class LeaseMap {
       this.#known.set(lease, granted);
       granted.catch(() => this.#known.delete(lease));
     }
-    return granted;
+    return await granted;
   }
 
   async #grant(lease: string): Promise<string> {

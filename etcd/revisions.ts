@@ -105,7 +105,7 @@ async function deletedKeys(origin: Store, options: TombstoneOptions, from = 1n):
   } catch (error) {
     // The history begins where the last compaction left it; nobody could resume from before that at the origin either.
     if (!(error instanceof CompactedError) || error.oldest <= from) throw error;
-    return deletedKeys(origin, options, error.oldest);
+    return await deletedKeys(origin, options, error.oldest);
   }
   options.signal.throwIfAborted();
   return deleted;

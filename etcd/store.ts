@@ -117,7 +117,7 @@ export class Store {
 
   /** The keys of a range in byte order, `limit` at most. */
   async read(range: KeyRange, options: ReadOptions = {}): Promise<Page> {
-    return this.#range({ key: keyToBuffer(range.start), range_end: keyToBuffer(range.end) }, options);
+    return await this.#range({ key: keyToBuffer(range.start), range_end: keyToBuffer(range.end) }, options);
   }
 
   async count(range: KeyRange, revision?: bigint): Promise<number> {
@@ -178,7 +178,7 @@ export class Store {
 
   /** Opens a raw watch stream. etcd3's own watcher is not used: see `watch.ts`. */
   async watchStream() {
-    return this.#client.watchClient.watch();
+    return await this.#client.watchClient.watch();
   }
 
   get leases() {
@@ -198,7 +198,7 @@ export class Store {
   /** Alarms that are raised, e.g. `NOSPACE`. */
   async alarms(): Promise<string[]> {
     const { alarms } = await this.#client.maintenance.alarm({ action: "Get" });
-    return alarms.map(({ alarm }) => String(alarm).toUpperCase());
+    return alarms.map(({ alarm }) => alarm.toUpperCase());
   }
 
   async #range(request: IRangeRequest, options: ReadOptions): Promise<Page> {

@@ -1,5 +1,6 @@
 import { isCarried } from "./copy.ts";
 import { ownKeys, parseKey, watchedRange } from "./keys.ts";
+import type { Key } from "./keys.ts";
 import { raiseRevision } from "./revisions.ts";
 import { put, when } from "./store.ts";
 import type { Store } from "./store.ts";
@@ -26,8 +27,6 @@ export interface TailOptions {
   readonly signal: AbortSignal;
   /** Which families to carry over; all when left out. */
   readonly includes?: (family: string) => boolean;
-  /** Stop once everything up to this revision is applied. It must be the revision of a pulse. */
-  readonly until?: bigint;
   readonly onProgress?: (progress: Readonly<TailProgress>) => void;
 }
 
@@ -69,18 +68,69 @@ export async function writePosition(destination: Token, position: bigint): Promi
  * @throws CompactedError when the position has fallen out of the origin's history: copy again, then tail again.
  * @throws SupersededError when a newer attempt has taken over.
  */
-export async function tail(origin: Store, writer: Writer, options: TailOptions): Promise<TailProgress> {
-  const follower = new Follower(origin, writer, options);
+export async function tail(
+  origin: Store,
+  writer: Writer,
+  options: TailOptions & { readonly until?: bigint },
+): Promise<TailProgress> {
+  await using running = await startTail(origin, writer, options);
+  return await (options.until === undefined ? running.ended : running.reach(options.until));
+}
+
+/** A tail that goes on while its caller does other things. */
+export interface RunningTail extends AsyncDisposable {
+  /** Resolves once everything up to `revision`, which must be that of a pulse, is applied. */
+  reach(revision: bigint): Promise<TailProgress>;
+  /** The keys carried over since this was last asked. */
+  takeChanged(): Set<Key>;
+  /** Settles when the tail ends: by the abort of its signal, or rejected by what broke it. */
+  readonly ended: Promise<TailProgress>;
+}
+
+/** Starts a {@link tail}; disposing of it stops it and waits until nothing is written any more. */
+export async function startTail(origin: Store, writer: Writer, options: TailOptions): Promise<RunningTail> {
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
+  const follower = new Follower(origin, writer, { ...options, signal });
   const from = await follower.start();
-  if (options.until !== undefined && from > options.until) return follower.progress;
-  for await (const changes of watch(origin, { range: watchedRange(origin.prefix), from, signal })) {
-    await follower.take(changes);
-    options.onProgress?.(follower.progress);
-    if (options.until !== undefined && follower.progress.position >= options.until) stop.abort();
-  }
-  return follower.progress;
+  const waiting = new Map<bigint, PromiseWithResolvers<TailProgress>>();
+  const settle = () => {
+    for (const [revision, waiter] of waiting) {
+      if (follower.progress.position < revision) continue;
+      waiter.resolve({ ...follower.progress });
+      waiting.delete(revision);
+    }
+  };
+  const run = async () => {
+    for await (const changes of watch(origin, { range: watchedRange(origin.prefix), from, signal })) {
+      await follower.take(changes);
+      options.onProgress?.(follower.progress);
+      settle();
+    }
+    return follower.progress;
+  };
+  let over: { readonly reason: unknown } | undefined;
+  const finish = (reason: unknown) => {
+    over = { reason };
+    for (const waiter of waiting.values()) waiter.reject(reason);
+  };
+  const ended = run();
+  void ended.then(() => finish(signal.reason), finish);
+  return {
+    ended,
+    async reach(revision) {
+      const waiter = Promise.withResolvers<TailProgress>();
+      waiting.set(revision, waiter);
+      settle();
+      if (over) waiter.reject(over.reason);
+      return await waiter.promise;
+    },
+    takeChanged: () => follower.takeChanged(),
+    async [Symbol.asyncDispose]() {
+      stop.abort(new Error(`${origin.name}: the tail was stopped`));
+      await ended.catch(() => undefined);
+    },
+  };
 }
 
 class Follower {
@@ -88,6 +138,7 @@ class Follower {
   readonly #origin: Store;
   readonly #writer: Writer;
   readonly #options: TailOptions;
+  #changed = new Set<Key>();
   #batch = new Batch();
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
@@ -119,15 +170,23 @@ class Follower {
       if (!this.#isOurs(change)) continue;
       await this.#add({ key: entry.key, entry: type === "Put" ? entry : undefined }, at);
       this.progress.changes += 1;
+      this.#changed.add(entry.key);
     }
     await this.#flush(at);
     this.progress.position = at;
   }
 
+  takeChanged(): Set<Key> {
+    const changed = this.#changed;
+    this.#changed = new Set();
+    return changed;
+  }
+
   #isOurs({ entry }: Change): boolean {
     const { prefix } = this.#origin;
     return (
-      parseKey(prefix, entry.key)?.cluster === this.#options.cluster && isCarried(prefix, this.#options.cluster, entry.key)
+      parseKey(prefix, entry.key)?.cluster === this.#options.cluster &&
+      isCarried(prefix, this.#options.cluster, entry.key)
     );
   }
 

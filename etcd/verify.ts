@@ -141,14 +141,18 @@ export async function changedKeys(
 }
 
 /** The keys among `keys` that the two sides do not hold alike. */
-export async function compareKeys(origin: Side, destination: Side, keys: Iterable<Key>): Promise<Difference[]> {
+export async function compareKeys(
+  origin: Side,
+  destination: Side,
+  keys: Iterable<Key>,
+): Promise<Difference[]> {
   const all = [...keys];
   const chunks = Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
     all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
   );
   const compared = chunks.map(async (chunk) => {
     const [left, right] = await Promise.all(
-      [origin, destination].map(async ({ store, revision }) => store.getMany(chunk, revision)),
+      [origin, destination].map(async ({ store, revision }) => await store.getMany(chunk, revision)),
     );
     return chunk
       .map((key) => ({ key, origin: left?.get(key), destination: right?.get(key) }))

@@ -64,7 +64,7 @@ export class Writer {
       if (!entry) operations.push(remove(key));
       else operations.push(put(key, entry.value, await this.#leases.destinationLease(entry.lease)));
     }
-    return this.token.transact(conditions, [...operations, ...extra]);
+    return await this.token.transact(conditions, [...operations, ...extra]);
   }
 }
 

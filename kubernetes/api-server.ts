@@ -117,7 +117,7 @@ export class ApiServer {
       );
     }
     request.end(body);
-    return promise;
+    return await promise;
   }
 
   /** @returns the JSON of a 2xx answer. @throws ApiError for any other. */
@@ -144,6 +144,6 @@ export class ApiServer {
       await this.#config.applyToHTTPSOptions(options);
       return options;
     })();
-    return this.#options;
+    return await this.#options;
   }
 }

@@ -54,7 +54,7 @@ export class KcpSite {
       // A failure must not be remembered: the Shard object may be there at the next try.
       shard.catch(() => this.#shards.delete(name));
     }
-    return shard;
+    return await shard;
   }
 
   async close(): Promise<void> {

@@ -13,7 +13,8 @@ export class Sites {
 
   /** @throws Error when the configuration has no section `kcp`. */
   get kcp(): KcpSite {
-    if (!this.#config.kcp) throw new Error("the worker's configuration has no section kcp: add it to rehome.yaml");
+    if (!this.#config.kcp)
+      throw new Error("the worker's configuration has no section kcp: add it to rehome.yaml");
     this.#kcp ??= new KcpSite(this.#config.kcp);
     return this.#kcp;
   }

@@ -107,7 +107,7 @@ export class CertificateAuthority {
 }
 
 async function generateKeys(): Promise<webcrypto.CryptoKeyPair> {
-  return webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+  return await webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
 }
 
 /**

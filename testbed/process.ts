@@ -141,7 +141,7 @@ export class Server {
   /** Resolves with an Error if the server ends although nobody asked it to; never resolves otherwise. */
   async crashed(): Promise<Error> {
     const exit = await (this.#running as Running).exited;
-    if (this.#stopping) return new Promise(() => undefined);
+    if (this.#stopping) return await new Promise(() => undefined);
     return this.#error(`ended by itself (${describeExit(exit)})`);
   }
 

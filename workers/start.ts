@@ -56,7 +56,7 @@ export async function startWorkers(options: StartOptions): Promise<RunningWorker
       maxConcurrentActivityTaskExecutions: maxTransfers,
     }),
   ];
-  const runs = workers.map(async (worker) => worker.run());
+  const runs = workers.map(async (worker) => await worker.run());
   const ended = endTogether(workers, runs);
   return {
     ended,

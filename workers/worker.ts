@@ -90,14 +90,18 @@ async function connect({ connection, namespace }: TemporalTarget): Promise<Nativ
 async function main(flags: Flags, log: Pino): Promise<void> {
   const deployment = deploymentOf(flags);
   const [bundle, target] = [await readBundle(), await temporalTarget(flags.config)];
-  const activities = createActivities(loadSites(flags.config));
+  const sites = loadSites(flags.config);
+  const activities = createActivities(sites);
   installRuntime(flags, log);
   const connection = await connect(target);
   const { namespace } = target;
   await ensureSearchAttributes(connection, namespace);
   const { maxTransfers, shutdownGraceMs } = flags;
   const workers = await startWorkers({
-    ...{ connection, namespace, activities, bundle },
+    connection,
+    namespace,
+    activities,
+    bundle,
     ...(maxTransfers === undefined ? {} : { maxTransfers }),
     ...(shutdownGraceMs === undefined ? {} : { shutdownGraceMs }),
     ...(deployment === undefined ? {} : { deployment }),
@@ -122,6 +126,7 @@ async function main(flags: Flags, log: Pino): Promise<void> {
   } finally {
     await health?.close();
     await connection.close();
+    await sites.close();
   }
 }
 

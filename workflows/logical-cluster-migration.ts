@@ -81,14 +81,14 @@ const phases = [
         revisions: move.input.revisions,
       });
     },
-    undo: async (move) => steps(move).unlock(subject(move)),
+    undo: async (move) => await steps(move).unlock(subject(move)),
   }),
   phase<Move>("CopySnapshot", {
     summary: "Copy the cluster while it is in use",
     run: async (move) => {
       move.copied = await steps(move).copySnapshot(subject(move));
     },
-    undo: async (move) => steps(move).clearDestination(subject(move)),
+    undo: async (move) => await steps(move).clearDestination(subject(move)),
   }),
   phase<Move>("Tail", {
     summary: "Carry changes over until hardly any lag is left",
@@ -97,25 +97,32 @@ const phases = [
     },
   }),
   phase<Move>("Verify", {
-    summary: "Prove both sides equal while the cluster is in use",
-    run: verify,
+    summary: "Prove both sides equal while the cluster is in use, and make the fence ready",
+    run: async (move) => {
+      await verify(move);
+      await steps(move).prepareFence({ ...subject(move), fence: move.fence });
+    },
+    undo: async (move) => await steps(move).dismantleFence({ ...subject(move), fence: move.fence }),
   }),
   phase<Move>("Cutover", {
     summary: "Fence, carry over the last changes, check, switch",
     pointOfNoReturn: true,
-    comeback: { on: ["FenceBudgetExceeded", "NotVerified"], to: "Tail", afterMs: 5_000, atMost: 5 },
+    comeback: { on: ["FenceBudgetExceeded", "NotVerified"], to: "Tail", afterMs: 2_000, atMost: 10 },
     run: async (move) => {
-      if (Date.now() - (move.verifiedAt ?? 0) > VERIFICATION_AGE_MS) await verify(move);
-      const { fence } = move;
-      await steps(move).prepareFence({ ...subject(move), fence });
+      const ageMs = Date.now() - move.verifiedAt!;
+      if (ageMs > VERIFICATION_AGE_MS) {
+        throw failure(
+          "NotVerified",
+          `the proof is ${Math.round(ageMs / 1000)} s old: both sides are proven equal again`,
+        );
+      }
       move.switched = await steps(move).cutover({
         ...subject(move),
-        fence,
+        fence: move.fence,
         fenceBudgetMs: move.input.fenceBudgetMs,
         verifiedAt: move.verification!.position,
       });
     },
-    undo: async (move) => steps(move).dismantleFence({ ...subject(move), fence: move.fence }),
   }),
   phase<Move>("AwaitRouting", {
     summary: "Wait until every front-proxy serves from the destination",
@@ -187,13 +194,21 @@ function report(move: Move, timeline: Timeline): MoveReport {
   } = move;
   return {
     kind: "logicalClusterMigration",
-    ...{ cluster, path, from, to, fence, warnings },
+    cluster,
+    path,
+    from,
+    to,
+    fence,
+    warnings,
     dryRun: input.dryRun,
     verified: verification?.unequal === 0,
     keys: verification?.keys ?? move.keys,
     bytes: verification?.bytes ?? 0,
     ...(switched && move.routed && { outage: outage(switched, move.routed) }),
-    phases: timeline.steps.map(({ name, ms }) => ({ name, ms: ms ?? 0 })),
+    phases: timeline.steps.map(({ name, ms }) => ({
+      name,
+      ms: ms ?? 0,
+    })),
     ...(alignment && { alignment }),
     ...(copied && { copied }),
     ...(verification && { verification }),
@@ -222,7 +237,7 @@ function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["out
 
 /** Moves one kcp logical cluster from shard to shard while it is in use. Input: inputs/logical-cluster-migration.ts. */
 export async function logicalClusterMigration(raw: unknown, carried?: Carried<Move>): Promise<MoveReport> {
-  return runMigration(
+  return await runMigration(
     {
       kind: "logicalClusterMigration",
       phases,
@@ -230,7 +245,7 @@ export async function logicalClusterMigration(raw: unknown, carried?: Carried<Mo
         summary: "Changes are carried over",
         from: "Verify",
         until: "Cutover",
-        run: async (move: Move) => steps(move).follow(subject(move)),
+        run: async (move: Move) => await steps(move).follow(subject(move)),
       },
       preflight,
       report,

@@ -1,14 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { Context } from "@temporalio/activity";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { put, when } from "../../etcd/store.ts";
-import { pulse, readPosition, tail } from "../../etcd/tail.ts";
+import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
+import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, compareKeys, countKeys, rangesOnEitherSide } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
+import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext, probeFence } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
@@ -36,89 +39,158 @@ export function createCutover(site: KcpSite): Cutover {
     const session = await openSession(site, input);
     const done = await readRecord<Switched>(session, "switched");
     if (done) return done;
+    await copyLateFamilies(session, work.signal);
+    await using tail = await startTail(session.from.store, session.writer, {
+      cluster: input.cluster,
+      signal: work.signal,
+    });
     const fence = fenceOf(site, input, session.from, input.fence);
-    const prepared = await prepare(session, input, work.signal);
-    const fenceAt = await recordFence(session);
-    const remainingMs = fenceAt + input.fenceBudgetMs - Date.now();
-    const deadline = AbortSignal.timeout(Math.max(0, remainingMs));
-    const signal = AbortSignal.any([deadline, work.signal]);
-    try {
-      if (remainingMs <= 0) throw new Error("an earlier attempt ended inside the fence");
-      return await insideFence(session, input, { fence, fenceAt, prepared, signal });
-    } catch (error) {
-      await openAgain(session, fence, work.signal);
-      if (remainingMs > 0 && !deadline.aborted) throw error;
-      throw failure("FenceBudgetExceeded", {
-        message: `the switch was not done in ${input.fenceBudgetMs} ms; the fence is off and ${input.from} serves again`,
-        found: error instanceof Error ? error.message : String(error),
-      });
-    }
+    await fence.prepare();
+    const prepared = await prepare(session, input, tail, work.signal);
+    return await underFence(
+      session,
+      input,
+      fence,
+      async (set, signal) => await insideFence(session, input, { fence: set, prepared, tail, signal }),
+    );
   };
 }
 
-interface Prepared {
-  /** Everything up to here is verified at the destination, the late families included. */
-  readonly position: bigint;
-  readonly ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>;
-  readonly heal: boolean;
-}
-
-/** All that can be done while users still write: catch up, copy the late families, compare what changed since Verify. */
-async function prepare(session: Session, input: Input, signal: AbortSignal): Promise<Prepared> {
+/** Copies the families that have waited for the cutover, as of the position that all others have reached. */
+async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
   const { from, to, origin, cluster, writer } = session;
   const until = await pulse(origin);
   await tail(from.store, writer, { cluster, signal, until, includes: (family) => !isLate(family) });
-  const ranges = await rangesOnEitherSide(from.store, to.store, cluster);
-  const late = ranges.filter(({ family }) => isLate(family));
+  const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
+    isLate(family),
+  );
   await copySnapshot({ store: from.store, revision: until }, writer, { cluster, stages: [late], signal });
   await seedBoundCrds(session);
-  const heal = await hasDeadContext(to.api, cluster);
-
-  const again = await pulse(origin);
-  const { position } = await tail(from.store, writer, { cluster, signal, until: again });
-  const { revision } = (await readPosition(to.store, cluster))!;
-  const changed = await changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until: again, signal });
-  await mustBeEqual(session, changed, { origin: position, destination: revision });
-  return { position, ranges: await rangesOnEitherSide(from.store, to.store, cluster), heal };
 }
 
-async function insideFence(
+interface Prepared {
+  readonly ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>;
+  /** The destination has hosted the cluster before, and its cancelled contexts must be healed by the switch. */
+  readonly heal: boolean;
+}
+
+/** All that can be done while users still write: catch up, and compare what has changed since Verify. */
+async function prepare(
   session: Session,
   input: Input,
-  { fence, fenceAt, prepared, signal }: { fence: Fence; fenceAt: number; prepared: Prepared; signal: AbortSignal },
+  running: RunningTail,
+  signal: AbortSignal,
+): Promise<Prepared> {
+  const { from, to, origin, cluster } = session;
+  const until = await pulse(origin);
+  const [ranges, heal, changed] = await Promise.all([
+    rangesOnEitherSide(from.store, to.store, cluster),
+    hasDeadContext(to.api, cluster),
+    changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until, signal }),
+    running.reach(until),
+  ]);
+  const recorded = (await readPosition(to.store, cluster))!;
+  await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
+  return { ranges, heal };
+}
+
+/** Sets the time of the fence and takes the fence off again when `run` fails or does not end in time. */
+async function underFence(
+  session: Session,
+  input: Input,
+  fence: Fence,
+  run: (fence: SetFence, signal: AbortSignal) => Promise<Switched>,
 ): Promise<Switched> {
-  const { from, to, origin, cluster, writer } = session;
+  const stop = Context.current().cancellationSignal;
+  const at = await recordFence(session);
+  const remainingMs = at + input.fenceBudgetMs - Date.now();
+  const deadline = AbortSignal.timeout(Math.max(0, remainingMs));
+  try {
+    if (remainingMs <= 0) throw new Error("an earlier attempt ended inside the fence");
+    return await run({ at, set: async () => await fence.set() }, AbortSignal.any([deadline, stop]));
+  } catch (error) {
+    // The answer of the switch may have been lost; after it there is no opening again.
+    const done = await readRecord<Switched>(session, "switched");
+    if (done) return done;
+    await openAgain(session, fence, stop);
+    if (remainingMs > 0 && !deadline.aborted) throw error;
+    throw failure("FenceBudgetExceeded", {
+      message: `the switch was not done in ${input.fenceBudgetMs} ms; the fence is off and ${input.from} serves again`,
+      found: error instanceof Error ? error.message : String(error),
+    });
+  }
+}
+
+interface SetFence {
+  /** When it was first asked for, ms since the epoch: before a crash perhaps. */
+  readonly at: number;
+  set(): Promise<void>;
+}
+
+interface Inside {
+  readonly fence: SetFence;
+  readonly prepared: Prepared;
+  readonly tail: RunningTail;
+  readonly signal: AbortSignal;
+}
+
+async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
+  const { fence, prepared, tail: running, signal } = inside;
+  const { to, origin, cluster } = session;
+  running.takeChanged();
   await fence.set();
   await proveFence(session, input.fence, signal);
   const fencedAt = Date.now();
 
   const end = await pulse(origin);
-  const { changes } = await tail(from.store, writer, { cluster, signal, until: end });
+  await running.reach(end);
   const drainedAt = Date.now();
 
-  const changed = await changedKeys(from.store, { cluster, from: prepared.position + 1n, until: end, signal });
-  const [keys] = await Promise.all([mustCountAlike(session, prepared.ranges, end), mustBeEqual(session, changed)]);
+  const changed = running.takeChanged();
+  const [keys, object] = await Promise.all([
+    mustCountAlike(session, prepared.ranges, end),
+    readForSwitch(session, prepared),
+    mustBeEqual(session, changed),
+  ]);
   const checkedAt = Date.now();
 
-  const stored = await readLogicalCluster(from, cluster);
-  if (!stored || stored.object.metadata.deletionTimestamp !== undefined) {
-    throw failure("Refused", `logical cluster ${cluster} was deleted while it moved`);
-  }
-  const object = prepared.heal ? withHealing(stored.object, to.name) : withoutFence(stored.object);
   signal.throwIfAborted();
-  const result = {
-    ...{ fenceAt, fencedAt, drainedAt, checkedAt, switchedAt: Date.now() },
-    ...{ position: String(end), changes, keys, healed: prepared.heal },
+  const result: Switched = {
+    fenceAt: fence.at,
+    fencedAt,
+    drainedAt,
+    checkedAt,
+    switchedAt: Date.now(),
+    position: String(end),
+    changes: changed.size,
+    keys,
+    healed: prepared.heal,
   };
   const key = logicalClusterKey(to.store.prefix, cluster);
   const { succeeded } = await session.destination.transact(
     [when.modifiedAt(key, 0n)],
-    [put(key, JSON.stringify(object)), put(ownKeys(to.store.prefix, cluster).switched, JSON.stringify(result))],
+    [
+      put(key, JSON.stringify(object)),
+      put(ownKeys(to.store.prefix, cluster).switched, JSON.stringify(result)),
+    ],
   );
-  if (!succeeded) {
-    throw failure("Conflict", { message: `logical cluster ${cluster} appeared at the destination`, site: to.name });
+  if (succeeded) return result;
+  // The client repeats a transaction whose answer was lost, so it may be our own object that is there.
+  const done = await readRecord<Switched>(session, "switched");
+  if (done) return done;
+  throw failure("Conflict", {
+    message: `logical cluster ${cluster} appeared at the destination`,
+    site: to.name,
+  });
+}
+
+/** The LogicalCluster object as it goes to the destination. */
+async function readForSwitch({ from, to, cluster }: Session, { heal }: Prepared): Promise<LogicalCluster> {
+  const stored = await readLogicalCluster(from, cluster);
+  if (!stored || stored.object.metadata.deletionTimestamp !== undefined) {
+    throw failure("Refused", `logical cluster ${cluster} was deleted while it moved`);
   }
-  return result;
+  return heal ? withHealing(stored.object, to.name) : withoutFence(stored.object);
 }
 
 /** Asks every replica of the origin until each refuses because of the fence. */
@@ -135,8 +207,9 @@ async function proveFence({ from, cluster }: Session, kind: FenceKind, signal: A
   );
 }
 
-/** Takes the fence off and makes the origin serve again. Runs to its end whatever else is cancelled. */
+/** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */
 async function openAgain(session: Session, fence: Fence, signal: AbortSignal): Promise<void> {
+  await session.origin.check();
   await fence.lift();
   await healContexts(session.origin, session.from, signal);
   const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
@@ -154,7 +227,10 @@ async function mustBeEqual(
   if (differences.length === 0) return;
   throw failure("NotVerified", {
     message: `${differences.length} keys of ${cluster} that changed during the move differ`,
-    found: differences.slice(0, 5).map(({ key }) => key).join(", "),
+    found: differences
+      .slice(0, 5)
+      .map(({ key }) => key)
+      .join(", "),
   });
 }
 
@@ -168,12 +244,12 @@ async function mustCountAlike(
   const [left, right] = await Promise.all([countKeys(from.store, ranges, end), countKeys(to.store, ranges)]);
   const object = logicalClusterKey(from.store.prefix, cluster);
   let keys = 0;
-  for (const [index, { family, start, end }] of ranges.entries()) {
-    const expected = left[index]! - (start <= object && object < end ? 1 : 0);
+  for (const [index, range] of ranges.entries()) {
+    const expected = left[index]! - (range.start <= object && object < range.end ? 1 : 0);
     keys += expected;
     if (expected === right[index]) continue;
     throw failure("NotVerified", {
-      message: `${family} of ${cluster} has ${expected} keys at ${from.name} and ${right[index]} at ${to.name}`,
+      message: `${range.family} of ${cluster} has ${expected} keys at ${from.name} and ${right[index]} at ${to.name}`,
     });
   }
   return keys;

@@ -13,7 +13,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
     lock: nothing,
     async alignRevisions({ from, to }) {
       const [origin, destination] = await Promise.all(
-        [from, to].map(async (name) => (await site.shard(name)).store.head()),
+        [from, to].map(async (name) => await (await site.shard(name)).store.head()),
       );
       const puts = Math.max(0, Number(origin! - destination!));
       return { from: String(destination), to: String(destination! + BigInt(puts)), puts };
@@ -34,7 +34,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
     },
     catchUp: async () => ({ position: "0", changes: 0, lagMs: 0 }),
     // The engine expects it to go on until it is stopped.
-    follow: async () => Context.current().cancelled,
+    follow: async () => await Context.current().cancelled,
     async verify() {
       const none = { families: [], allowed: [], allowedTotal: 0, unequal: 0, samples: [] };
       return { position: "0", keys: 0, bytes: 0, ...none };

@@ -4,7 +4,12 @@ import { rangesOf } from "../../etcd/scan.ts";
 import { remove, when } from "../../etcd/store.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
-import { ANNOTATION, annotate, clusterPath, logicalClusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
+import {
+  ANNOTATION,
+  annotate,
+  clusterPath,
+  logicalClusterPath,
+} from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { pollUntil } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
@@ -33,7 +38,7 @@ export function createFinishActivities(site: KcpSite): Steps {
           await pollUntil(
             `${proxy.name} serves ${subject.cluster} from ${subject.to}`,
             // The origin is fenced, so whoever answers is the destination.
-            async () => serves(proxy, subject.cluster),
+            async () => await serves(proxy, subject.cluster),
             { ...ROUTING, signal: work.signal },
           );
         }),
@@ -50,7 +55,7 @@ export function createFinishActivities(site: KcpSite): Steps {
       const drainedAt = BigInt(subject.position);
       await removeLogicalCluster(session, drainedAt);
       await touch(site, session);
-      return removeTheRest(session, drainedAt, work);
+      return await removeTheRest(session, drainedAt, work);
     },
 
     async finalize(subject) {
@@ -59,7 +64,7 @@ export function createFinishActivities(site: KcpSite): Steps {
       await fenceOf(site, subject, from, subject.fence).dismantle();
       for (const proxy of site.frontProxies) {
         for (const name of [subject.cluster, subject.path]) {
-          await pollUntil(`${proxy.name} serves ${name}`, async () => serves(proxy, name), {
+          await pollUntil(`${proxy.name} serves ${name}`, async () => await serves(proxy, name), {
             ...SETTLE,
             signal: work.signal,
           });
@@ -102,7 +107,10 @@ async function removeLogicalCluster(session: Session, drainedAt: bigint): Promis
       await to.api.request({ method: "DELETE", path: logicalClusterPath(cluster) });
     }
     const key = logicalClusterKey(from.store.prefix, cluster);
-    const { succeeded } = await origin.transact([when.modifiedAt(key, stored.entry.modRevision)], [remove(key)]);
+    const { succeeded } = await origin.transact(
+      [when.modifiedAt(key, stored.entry.modRevision)],
+      [remove(key)],
+    );
     if (succeeded) return;
   }
 }
@@ -112,7 +120,7 @@ async function touch(site: KcpSite, { to, cluster }: Session): Promise<void> {
   await annotate(to.api, cluster, PROOF, new Date().toISOString());
   await annotate(to.api, cluster, PROOF, null);
   for (const proxy of site.frontProxies) {
-    await pollUntil(`${proxy.name} serves ${cluster}`, async () => serves(proxy, cluster), SETTLE);
+    await pollUntil(`${proxy.name} serves ${cluster}`, async () => await serves(proxy, cluster), SETTLE);
   }
 }
 
@@ -141,7 +149,12 @@ async function removeTheRest(session: Session, drainedAt: bigint, work: ReturnTy
  * cluster is gone, and a wrong name would leak the cluster (workspace_reconcile_deletion.go). The destination's
  * controller writes it; where it does not in time, it is written here.
  */
-async function awaitOwner(proxy: ApiServer, cluster: string, shard: string, signal: AbortSignal): Promise<void> {
+async function awaitOwner(
+  proxy: ApiServer,
+  cluster: string,
+  shard: string,
+  signal: AbortSignal,
+): Promise<void> {
   const { spec } = await proxy.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
   const owner = spec?.owner;
   if (owner?.resource !== "workspaces") return;
@@ -152,16 +165,26 @@ async function awaitOwner(proxy: ApiServer, cluster: string, shard: string, sign
     return workspace === undefined || at === shard || `${owner.name} names shard ${at}`;
   };
   try {
-    await pollUntil(`Workspace ${owner.name} names ${shard}`, seen, { everyMs: 100, deadlineMs: 10_000, signal });
+    await pollUntil(`Workspace ${owner.name} names ${shard}`, seen, {
+      everyMs: 100,
+      deadlineMs: 10_000,
+      signal,
+    });
   } catch {
     signal.throwIfAborted();
-    await proxy.json({ method: "PATCH", path, body: { metadata: { annotations: { [ANNOTATION.shard]: shard } } } });
+    await proxy.json({
+      method: "PATCH",
+      path,
+      body: { metadata: { annotations: { [ANNOTATION.shard]: shard } } },
+    });
   }
 }
 
 function leftInPlace(from: string, fence: string, workspace: string): string[] {
   return [
     `CRDs of bound APIs in system:bound-crds at ${from}: shared with other clusters; kcp collects those nobody uses`,
-    ...(fence === "migration" ? [`APIBinding migration.kcp.io in ${workspace}: serves the fence of later moves`] : []),
+    ...(fence === "migration"
+      ? [`APIBinding migration.kcp.io in ${workspace}: serves the fence of later moves`]
+      : []),
   ];
 }

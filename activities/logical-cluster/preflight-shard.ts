@@ -28,7 +28,9 @@ export async function checkShard(shard: Shard, field: "from" | "to"): Promise<vo
 }
 
 async function checkReady(replica: ApiServer, field: string): Promise<void> {
-  const answer = await replica.request({ path: "/readyz", timeoutMs: 10_000 }).catch((error: unknown) => error);
+  const answer = await replica
+    .request({ path: "/readyz", timeoutMs: 10_000 })
+    .catch((error: unknown) => error);
   const found = answer instanceof Error ? answer.message : undefined;
   const status = answer instanceof Error ? undefined : (answer as { status: number }).status;
   if (status === 200) return;
@@ -87,7 +89,9 @@ async function checkPair(shard: Shard, field: string): Promise<void> {
   if (!stored && (await isEmptyShard(shard))) return;
   throw failure("Refused", {
     message: `${field}: ${store.name} with prefix ${store.prefix} is not the store behind the API server of shard ${name}`,
-    found: stored ? `LogicalCluster ${cluster} is not the one that ${api.url} serves` : "no LogicalCluster in it",
+    found: stored
+      ? `LogicalCluster ${cluster} is not the one that ${api.url} serves`
+      : "no LogicalCluster in it",
     advice: `correct kcp.shards.${name}.etcd.endpoints or .prefix in rehome.yaml`,
   });
 }
@@ -133,7 +137,8 @@ export async function versionWarnings(shards: readonly Shard[]): Promise<string[
 export async function checkApiBindings(site: KcpSite, from: Shard, cluster: string): Promise<void> {
   const range = clusterRange(from.store.prefix, "apis.kcp.io/apibindings/customresources", cluster);
   for await (const page of from.store.pages(range)) {
-    for (const { value } of page) await checkApiBinding(site, JSON.parse(value.toString()) as Binding, cluster);
+    for (const { value } of page)
+      await checkApiBinding(site, JSON.parse(value.toString()) as Binding, cluster);
   }
 }
 
@@ -145,7 +150,10 @@ interface Binding {
 async function checkApiBinding(site: KcpSite, { metadata, spec }: Binding, cluster: string): Promise<void> {
   const reference = spec.reference.export;
   if (!reference) return;
-  const path = clusterPath(reference.path ?? cluster, `/apis/apis.kcp.io/v1alpha2/apiexports/${reference.name}`);
+  const path = clusterPath(
+    reference.path ?? cluster,
+    `/apis/apis.kcp.io/v1alpha2/apiexports/${reference.name}`,
+  );
   const { status } = await site.frontProxy.request({ path });
   if (status === 200) return;
   throw failure("Refused", {
@@ -164,11 +172,11 @@ export async function checkEncryption(from: Shard, to: Shard, cluster: string): 
   if (left === right || (left === undefined && theirs === undefined)) return;
   throw failure("Refused", {
     message: `secrets are stored differently: ${left ?? "not encrypted"} at ${from.name}, ${right ?? "not encrypted"} at ${to.name}`,
-    advice: "give both shards the same --encryption-provider-config, let them rewrite their secrets, then start again",
+    advice:
+      "give both shards the same --encryption-provider-config, let them rewrite their secrets, then start again",
   });
 }
 
 async function sample({ store }: Shard, range: { start: string; end: string }): Promise<Buffer | undefined> {
   return (await store.read(range, { limit: 1 })).entries[0]?.value;
 }
-

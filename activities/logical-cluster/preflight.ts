@@ -7,7 +7,13 @@ import { ANNOTATION, logicalClusterPath } from "../../kubernetes/kcp/logical-clu
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
-import { checkApiBindings, checkEncryption, checkShard, chooseFence, versionWarnings } from "./preflight-shard.ts";
+import {
+  checkApiBindings,
+  checkEncryption,
+  checkShard,
+  chooseFence,
+  versionWarnings,
+} from "./preflight-shard.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
 
@@ -37,8 +43,11 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
     await checkLocks(resolved, from, to);
     await checkCluster(resolved, from);
     await checkDestinationEmpty(resolved, to);
-    await Promise.all([checkApiBindings(site, from, resolved.cluster), checkEncryption(from, to, resolved.cluster)]);
-    return admission(input, resolved, from, to);
+    await Promise.all([
+      checkApiBindings(site, from, resolved.cluster),
+      checkEncryption(from, to, resolved.cluster),
+    ]);
+    return await admission(input, resolved, from, to);
   };
 }
 
@@ -64,12 +73,17 @@ async function admission(
   }
   return {
     input,
-    ...{ cluster, path, fence, warnings },
+    cluster,
+    path,
+    fence,
+    warnings,
     from: from.name,
     to: to.name,
-    // The LogicalCluster object itself is put by the switch, not copied.
     keys: ranges.reduce((sum, { keys }) => sum + keys, -1),
-    families: ranges.map(({ family, keys }) => ({ family, keys })),
+    families: ranges.map(({ family, keys }) => ({
+      family,
+      keys,
+    })),
     revisionGap: String(gap),
   };
 }
@@ -104,7 +118,7 @@ function refuseUnmovable(name: string): void {
 }
 
 async function namedShard(site: KcpSite, field: "to" | "from", name: string): Promise<Shard> {
-  if (site.shardNames.includes(name)) return site.shard(name);
+  if (site.shardNames.includes(name)) return await site.shard(name);
   throw failure("InvalidInput", {
     message: `${field}: no shard ${JSON.stringify(name)} in the worker's configuration`,
     expected: `one of ${site.shardNames.join(", ")}`,
@@ -125,15 +139,19 @@ async function resolve(site: KcpSite, name: string): Promise<Resolved> {
   const { metadata } = JSON.parse(answer.body) as LogicalCluster;
   const cluster = metadata.annotations?.[ANNOTATION.cluster] ?? name;
   if (!isClusterId(cluster)) {
-    throw failure("Refused", { message: `logical cluster ${JSON.stringify(cluster)} has an id that cannot be moved` });
+    throw failure("Refused", {
+      message: `logical cluster ${JSON.stringify(cluster)} has an id that cannot be moved`,
+    });
   }
   return { cluster, path: metadata.annotations?.[ANNOTATION.path] ?? name };
 }
 
 /** The shard whose store holds the LogicalCluster object. */
 async function locate(site: KcpSite, { cluster, path }: Resolved): Promise<Shard> {
-  const shards = await Promise.all(site.shardNames.map(async (name) => site.shard(name)));
-  const found = await Promise.all(shards.map(async (shard) => ({ shard, at: await readLogicalCluster(shard, cluster) })));
+  const shards = await Promise.all(site.shardNames.map(async (name) => await site.shard(name)));
+  const found = await Promise.all(
+    shards.map(async (shard) => ({ shard, at: await readLogicalCluster(shard, cluster) })),
+  );
   const holders = found.filter(({ at }) => at !== undefined).map(({ shard }) => shard);
   const [holder, second] = holders;
   if (!holder) {
@@ -154,7 +172,9 @@ async function locate(site: KcpSite, { cluster, path }: Resolved): Promise<Shard
 
 function refuseWrongShard(input: LogicalClusterMigrationInput, { path }: Resolved, from: Shard): void {
   if (input.from !== undefined && input.from !== from.name) {
-    throw failure("Refused", { message: `from: ${path} is on ${from.name}, not on ${JSON.stringify(input.from)}` });
+    throw failure("Refused", {
+      message: `from: ${path} is on ${from.name}, not on ${JSON.stringify(input.from)}`,
+    });
   }
   if (input.to !== from.name) return;
   throw failure("Refused", {
@@ -206,7 +226,11 @@ async function checkCluster({ cluster, path }: Resolved, from: Shard): Promise<v
           : object.status?.phase !== "Ready"
             ? `its phase is ${object.status?.phase ?? "unknown"}, not Ready`
             : undefined;
-  if (why) throw failure("Refused", { message: `${path} (${cluster}) cannot be moved now: ${why}`, site: from.name });
+  if (why)
+    throw failure("Refused", {
+      message: `${path} (${cluster}) cannot be moved now: ${why}`,
+      site: from.name,
+    });
 }
 
 async function checkDestinationEmpty({ cluster }: Resolved, to: Shard): Promise<void> {
@@ -219,4 +243,3 @@ async function checkDestinationEmpty({ cluster }: Resolved, to: Shard): Promise<
     advice: "find out whose they are and remove them, then start again",
   });
 }
-

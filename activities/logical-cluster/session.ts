@@ -4,7 +4,8 @@ import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { Token } from "../../etcd/token.ts";
 import { Writer } from "../../etcd/writer.ts";
-import { InactiveFence, MigrationFence } from "../../kubernetes/kcp/fence.ts";
+import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
+import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
@@ -39,7 +40,7 @@ export async function openSession(
 ): Promise<Session> {
   const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
   const [origin, destination] = await Promise.all(
-    [from, to].map(async ({ store }) => Token.raise(store, subject.cluster, claimOf(subject), options)),
+    [from, to].map(async ({ store }) => await Token.raise(store, subject.cluster, claimOf(subject), options)),
   );
   return {
     cluster: subject.cluster,
@@ -75,7 +76,7 @@ export function fenceOf(site: KcpSite, subject: Subject, from: Shard, kind: Fenc
     frontProxy: site.frontProxy,
     workspace: site.fenceWorkspace,
   };
-  return kind === "migration" ? new MigrationFence(target) : new InactiveFence(target);
+  return kind === "migration" ? new MigrationFence(target, claimOf(subject)) : new InactiveFence(target);
 }
 
 /** The stored LogicalCluster object of a shard, with its etcd entry for guards. */

@@ -50,21 +50,22 @@ export function createTransferActivities(site: KcpSite): Steps {
       }
       const { revision, puts } = await raiseRevision(session.destination, origin + HEADROOM, {
         signal: work.signal,
-        onProgress: (at) => work.tell({ done: Number(at - before), total: Number(origin - before), unit: "revisions" }),
+        onProgress: (at) =>
+          work.tell({ done: Number(at - before), total: Number(origin - before), unit: "revisions" }),
       });
       return { from: String(before), to: String(revision), puts };
     },
 
     async copySnapshot(subject) {
       using work = beginWork("CopySnapshot");
-      return copyEverything(await openSession(site, subject), work);
+      return await copyEverything(await openSession(site, subject), work);
     },
 
     async catchUp(subject) {
       using work = beginWork("Tail");
       const session = await openSession(site, subject);
       let changes = 0;
-      for (let quick = 0; ; ) {
+      for (let quick = 0; ;) {
         const until = await pulse(session.origin);
         const progress = await tailOrCopy(session, work, until);
         changes += progress.changes;
@@ -118,7 +119,9 @@ export function createTransferActivities(site: KcpSite): Steps {
 async function copyEverything(session: Session, work: Work) {
   const { from, to, origin, destination, writer, cluster } = session;
   const revision = await pulse(origin);
-  const ranges = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) => early(family));
+  const ranges = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
+    early(family),
+  );
   const total = await countAll(session, revision, ranges);
   const copied = await copySnapshot({ store: from.store, revision }, writer, {
     cluster,
@@ -127,14 +130,24 @@ async function copyEverything(session: Session, work: Work) {
     signal: work.signal,
     onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
   });
-  const tombstones = await writeTombstones(from.store, writer, { cluster, until: revision, signal: work.signal });
+  const tombstones = await writeTombstones(from.store, writer, {
+    cluster,
+    until: revision,
+    signal: work.signal,
+  });
   const seededCrds = await seedBoundCrds(session);
   await writePosition(destination, revision);
   return { revision: String(revision), ...copied, tombstones, seededCrds };
 }
 
-async function countAll(session: Session, revision: bigint, ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>) {
-  const counts = await Promise.all(ranges.map(async (range) => session.from.store.count(range, revision)));
+async function countAll(
+  session: Session,
+  revision: bigint,
+  ranges: Awaited<ReturnType<typeof rangesOnEitherSide>>,
+) {
+  const counts = await Promise.all(
+    ranges.map(async (range) => await session.from.store.count(range, revision)),
+  );
   return counts.reduce((sum, count) => sum + count, 0);
 }
 

@@ -2,6 +2,7 @@ import type { Difference } from "../../etcd/compare.ts";
 
 const BINDINGS = "/apis.kcp.io/apibindings/";
 const QUOTAS = "/core/resourcequotas/";
+const ROOT_CA = /\/core\/configmaps\/[^/]+\/[^/]+\/kube-root-ca\.crt$/;
 
 /**
  * The rule that allows a copied object to differ before the switch, because the destination's own controllers write to
@@ -10,6 +11,7 @@ const QUOTAS = "/core/resourcequotas/";
 export function allowedDifference({ key, origin, destination }: Difference): string | undefined {
   if (!origin || !destination) return undefined;
   if (key.includes(QUOTAS)) return "status of ResourceQuota is counted by the destination";
+  if (ROOT_CA.test(key)) return "kube-root-ca.crt holds the certificate authority of the shard";
   if (!key.includes(BINDINGS)) return undefined;
   const alike = withoutConditions(origin.value) === withoutConditions(destination.value);
   return alike ? "conditions of APIBinding are written by the destination" : undefined;

@@ -44,5 +44,8 @@ export function copyStages<R extends { readonly family: string }>(ranges: readon
 
 /** The order of deleting at the origin: what other shards cannot resolve while two shards hold it goes first. */
 export function cleanupOrder<R extends { readonly family: string }>(ranges: readonly R[]): R[] {
-  return [...ranges.filter(({ family }) => isLate(family)), ...ranges.filter(({ family }) => !isLate(family))];
+  return [
+    ...ranges.filter(({ family }) => isLate(family)),
+    ...ranges.filter(({ family }) => !isLate(family)),
+  ];
 }

@@ -53,8 +53,12 @@ export async function annotate(
 
 /** The object without the marks that a fence leaves on it. */
 export function withoutFence(object: LogicalCluster): LogicalCluster {
-  const { [ANNOTATION.migrating]: _m, [ANNOTATION.inactive]: _i, [ANNOTATION.inactiveLegacy]: _l, ...annotations } =
-    object.metadata.annotations ?? {};
+  const {
+    [ANNOTATION.migrating]: _m,
+    [ANNOTATION.inactive]: _i,
+    [ANNOTATION.inactiveLegacy]: _l,
+    ...annotations
+  } = object.metadata.annotations ?? {};
   return { ...object, metadata: { ...object.metadata, annotations } };
 }
 

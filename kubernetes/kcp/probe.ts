@@ -61,7 +61,9 @@ export async function pollUntil(
   const end = performance.now() + options.deadlineMs;
   for (;;) {
     options.signal?.throwIfAborted();
-    const seen = await done().catch((error: unknown) => (error instanceof Error ? error.message : String(error)));
+    const seen = await done().catch((error: unknown) =>
+      error instanceof Error ? error.message : String(error),
+    );
     if (seen === true) return;
     if (performance.now() > end) throw new WaitError(what, options.deadlineMs, seen);
     await delay(options.everyMs, undefined, { signal: options.signal });

@@ -23,7 +23,9 @@ export async function awaitServed(
 ): Promise<void> {
   // A cancelled context answers 504 to every list; it is healed by the switch itself.
   if (await hasDeadContext(server, cluster)) return;
-  const paths = (await Promise.all(families.map(async (family) => servedPaths(server, cluster, family)))).flat();
+  const paths = (
+    await Promise.all(families.map(async (family) => await servedPaths(server, cluster, family)))
+  ).flat();
   await Promise.all(
     [...new Set(paths)].map(async (path) => {
       const query = `?limit=1&labelSelector=rehome-warm%3Dx&resourceVersion=${revision}&resourceVersionMatch=NotOlderThan`;

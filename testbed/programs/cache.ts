@@ -19,7 +19,7 @@ export function cachedProgramPath(name: ProgramName, environment: NodeJS.Process
 
 /** Whether `file` exists and may be executed by this user. */
 export async function isExecutable(file: string): Promise<boolean> {
-  return access(file, constants.X_OK).then(
+  return await access(file, constants.X_OK).then(
     () => true,
     () => false,
   );

@@ -61,7 +61,7 @@ export async function runUntilInterrupted<T>(
   const scope = new CancellationScope({ cancellable: interrupted !== undefined });
   const progress = { ended: false };
   const outcome = scope
-    .run(async () => work())
+    .run(async () => await work())
     .then(
       (value): Outcome<T> => ({ value }),
       (error: unknown): Outcome<T> => ({
@@ -73,7 +73,7 @@ export async function runUntilInterrupted<T>(
     });
   await condition(() => progress.ended || interrupted?.() !== undefined);
   const reason = interrupted?.();
-  if (reason === undefined) return outcome;
+  if (reason === undefined) return await outcome;
   scope.cancel();
   return { ...(await outcome), interrupted: reason };
 }

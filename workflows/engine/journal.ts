@@ -1,3 +1,4 @@
+import { log } from "@temporalio/workflow";
 import { reduce } from "./reduce.ts";
 import type { MigrationEvent, MigrationState } from "./state.ts";
 import { showState } from "./visibility.ts";
@@ -23,6 +24,15 @@ export function openJournal(start: MigrationState): Journal {
     record(event) {
       state = reduce(state, { ...event, at: Date.now() });
       shown = showState(state, shown);
+      if (event.type !== "progressed") log.info(event.type, attributesOf(event, state));
     },
   };
+}
+
+/** What a log line says besides the workflow's id and type, which the SDK adds. */
+function attributesOf(
+  event: Undated<MigrationEvent>,
+  { kind, phase, status }: MigrationState,
+): Record<string, unknown> {
+  return { kind, phase: "phase" in event ? event.phase : phase, status };
 }

@@ -47,7 +47,7 @@ export async function runMigration<C, R>(
   answerMessages(journal);
   heedCancellation(journal, CancellationScope.current());
   // From here on only the runner cancels anything, phase by phase: a cancelled workflow must still undo its work.
-  return CancellationScope.nonCancellable(async () => {
+  return await CancellationScope.nonCancellable(async () => {
     try {
       const context = carried === undefined ? await admit(definition, journal, raw) : carried.context;
       return await conduct(definition, journal, raw, context);

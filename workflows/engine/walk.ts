@@ -47,7 +47,7 @@ async function takeStep<C>(course: Course<C>, phase: Phase<C>, index: number): P
   if (index === from) background.start();
   if (index >= until) await background.stop();
   throwIfInterrupted(course);
-  return runPhase(course, phase, index);
+  return await runPhase(course, phase, index);
 }
 
 function backgroundSpan<C>({ phases, background }: Course<C>["definition"]): { from: number; until: number } {
@@ -110,8 +110,8 @@ async function runPhase<C>(course: Course<C>, phase: Phase<C>, index: number): P
   }
   const failed = { phase: phase.name, failure: failureType(error), message: plainWords(error) };
   journal.record({ type: "phase failed", ...failed });
-  if (committed || (commits && !isConclusive(error))) return awaitResume(course, phase, index);
-  if (commits && mayComeBack(journal.state, phase, error)) return comeBack(course, phase);
+  if (committed || (commits && !isConclusive(error))) return await awaitResume(course, phase, index);
+  if (commits && mayComeBack(journal.state, phase, error)) return await comeBack(course, phase);
   throw error;
 }
 

@@ -1,0 +1,222 @@
+import { ApiError } from "../api-server.ts";
+import type { ApiServer } from "../api-server.ts";
+import { FenceTakenError } from "./fence.ts";
+import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
+import { ANNOTATION, annotate, clusterPath } from "./logical-cluster.ts";
+import { pollUntil } from "./probe.ts";
+
+interface Migration {
+  metadata: { resourceVersion: string; annotations?: Record<string, string> };
+  spec: { logicalCluster: string; destinationShard: string };
+  status?: { phase?: string; originShard?: string };
+}
+
+/** Spec or status, never both: they are written through different paths. */
+type Change =
+  | { readonly spec: Partial<Migration["spec"]> }
+  | { readonly status: NonNullable<Migration["status"]> };
+
+const BINDING = "migration.kcp.io";
+const CLAIM = "rehome.dev/claim";
+/** Names no shard, so nobody takes itself for the destination and nothing is ever copied by kcp. */
+const NO_SHARD = "rehome-none";
+/** Names no cluster, so nobody takes itself for the origin while the object is being made ready. */
+const NO_CLUSTER = "rehome-idle";
+/** The origin acts in these, and copies onto itself and deletes everything if it is the destination as well. */
+const FENCING = new Set(["Preparing", "Migrating"]);
+const SETTLE = { everyMs: 50, deadlineMs: 20_000 };
+
+/**
+ * kcp's own fence: a LogicalClusterMigration in phase Preparing makes the origin refuse every request for the cluster
+ * with 503 and Retry-After (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration). The object is made ahead
+ * and parked in phase DestinationFinalize, which only a destination acts on, and the LogicalCluster is claimed for it,
+ * so that fencing is one patch of its status.
+ *
+ * Two rules keep it harmless. The phase is one of FENCING only while the destination names no shard. And every change
+ * carries the resourceVersion that it was decided on, under a claim that each attempt renews, so an attempt that was
+ * given up and wakes up later changes nothing.
+ */
+export class MigrationFence implements Fence {
+  readonly #target: FenceTarget;
+  readonly #claim: FenceClaim;
+  #known: Migration | undefined;
+
+  constructor(target: FenceTarget, claim: FenceClaim) {
+    this.#target = target;
+    this.#claim = claim;
+  }
+
+  async prepare(): Promise<void> {
+    const { cluster, shardName, shard, workspace } = this.#target;
+    await this.#ensureBinding();
+    await this.#ensureMigration();
+    const { status } = await this.#takeOver();
+    // An earlier attempt has set the fence already.
+    if (FENCING.has(status?.phase ?? "")) return;
+    await this.#change(
+      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
+    );
+    const parked = { phase: "DestinationFinalize", originShard: shardName };
+    await this.#change(({ status: now }) => !isPartOf(parked, now) && { status: parked });
+    await this.#change(
+      ({ spec }) => spec.logicalCluster !== cluster && { spec: { logicalCluster: cluster } },
+    );
+    await annotate(shard, cluster, ANNOTATION.migrating, `${workspace}:${this.#name}`);
+  }
+
+  async set(): Promise<void> {
+    await this.#change(({ spec, status }) => {
+      if (spec.destinationShard !== NO_SHARD) throw new FenceTakenError(`${this.#name} is being lifted`);
+      return !FENCING.has(status?.phase ?? "") && { status: { phase: "Preparing" } };
+    });
+  }
+
+  /**
+   * The origin is made to take itself for the destination of a move that is over: it drops the mark and relists. The
+   * phase is set before the shard's name; the other way round it would begin to copy onto itself.
+   */
+  async lift(): Promise<void> {
+    const origin = this.#target.shardName;
+    if (!(await this.#find())) return;
+    await this.#takeOver();
+    const over = { phase: "DestinationFinalize", originShard: origin };
+    await this.#change(({ spec, status }) => {
+      const done = status?.phase === "Completed" && spec.destinationShard === origin;
+      return !done && !isPartOf(over, status) && { status: over };
+    });
+    await this.#change(({ spec, status }) => {
+      if (FENCING.has(status?.phase ?? "")) throw new FenceTakenError(`${this.#name} was set again`);
+      return spec.destinationShard !== origin && { spec: { destinationShard: origin } };
+    });
+    await pollUntil(
+      "kcp has dropped the fence",
+      async () => {
+        const phase = (await this.#find())?.status?.phase ?? "none";
+        return phase === "Completed" || `phase ${phase}`;
+      },
+      SETTLE,
+    );
+  }
+
+  async dismantle(): Promise<void> {
+    const migration = await this.#find();
+    if (!migration) return;
+    if (migration.spec.logicalCluster !== NO_CLUSTER) await this.lift();
+    await this.#target.frontProxy.request({ method: "DELETE", path: this.#path });
+  }
+
+  get #name(): string {
+    return `rehome-${this.#target.cluster}`;
+  }
+
+  get #collection(): string {
+    return clusterPath(this.#target.workspace, "/apis/migration.kcp.io/v1alpha1/logicalclustermigrations");
+  }
+
+  get #path(): string {
+    return `${this.#collection}/${this.#name}`;
+  }
+
+  async #find(): Promise<Migration | undefined> {
+    return await this.#target.frontProxy.find<Migration>({ path: this.#path });
+  }
+
+  /** Writes this attempt's claim, so that what any earlier attempt has read is out of date. */
+  async #takeOver(): Promise<Migration> {
+    for (;;) {
+      const migration = await this.#target.frontProxy.json<Migration>({ path: this.#path });
+      const held = parseClaim(migration);
+      if (held?.move === this.#claim.move && held.epoch > this.#claim.epoch) {
+        throw new FenceTakenError(`${this.#name} is held by a newer attempt of this move`);
+      }
+      const claimed = await this.#patch(migration, {
+        metadata: { annotations: { [CLAIM]: JSON.stringify(this.#claim) } },
+      });
+      if (claimed) return claimed;
+    }
+  }
+
+  /** One conditional change, decided anew when kcp has changed the object meanwhile. */
+  async #change(decide: (migration: Migration) => Change | false): Promise<void> {
+    for (;;) {
+      const migration = this.#known ?? (await this.#target.frontProxy.json<Migration>({ path: this.#path }));
+      if (migration.metadata.annotations?.[CLAIM] !== JSON.stringify(this.#claim)) {
+        throw new FenceTakenError(`${this.#name} has been taken over`);
+      }
+      const change = decide(migration);
+      if (!change || (await this.#patch(migration, change))) return;
+    }
+  }
+
+  /** @returns the object as it is then, or undefined when somebody else has changed it. */
+  async #patch(migration: Migration, change: object): Promise<Migration | undefined> {
+    const { resourceVersion } = migration.metadata;
+    const metadata = { resourceVersion, ...("metadata" in change ? (change.metadata as object) : {}) };
+    const path = "status" in change ? `${this.#path}/status` : this.#path;
+    try {
+      const body = { ...change, metadata };
+      this.#known = await this.#target.frontProxy.json<Migration>({ method: "PATCH", path, body });
+      return this.#known;
+    } catch (error) {
+      this.#known = undefined;
+      if (error instanceof ApiError && error.status === 409) return undefined;
+      throw error;
+    }
+  }
+
+  async #ensureBinding(): Promise<void> {
+    const { frontProxy, workspace } = this.#target;
+    const collection = clusterPath(workspace, "/apis/apis.kcp.io/v1alpha2/apibindings");
+    await createIfMissing(frontProxy, collection, {
+      apiVersion: "apis.kcp.io/v1alpha2",
+      kind: "APIBinding",
+      metadata: { name: BINDING },
+      spec: { reference: { export: { path: "root", name: BINDING } } },
+    });
+    await pollUntil(
+      `APIBinding ${BINDING} in ${workspace} is bound`,
+      async () => {
+        const path = `${collection}/${BINDING}`;
+        const { status } = await frontProxy.json<{ status?: { phase?: string } }>({ path });
+        return status?.phase === "Bound" || `phase ${status?.phase ?? "none"}`;
+      },
+      SETTLE,
+    );
+  }
+
+  async #ensureMigration(): Promise<void> {
+    // Right after the binding is Bound, the API may not be served for a moment.
+    await pollUntil(
+      "kcp serves LogicalClusterMigration",
+      async () => {
+        await createIfMissing(this.#target.frontProxy, this.#collection, {
+          apiVersion: "migration.kcp.io/v1alpha1",
+          kind: "LogicalClusterMigration",
+          metadata: { name: this.#name },
+          spec: { logicalCluster: NO_CLUSTER, destinationShard: NO_SHARD },
+        });
+        return true;
+      },
+      SETTLE,
+    );
+  }
+}
+
+function parseClaim({ metadata }: Migration): FenceClaim | undefined {
+  const claim = metadata.annotations?.[CLAIM];
+  return claim === undefined ? undefined : (JSON.parse(claim) as FenceClaim);
+}
+
+function isPartOf(part: Readonly<Record<string, string>>, whole: object | undefined): boolean {
+  return Object.entries(part).every(
+    ([key, value]) => whole !== undefined && Object.entries(whole).some(([k, v]) => k === key && v === value),
+  );
+}
+
+async function createIfMissing(server: ApiServer, collection: string, body: unknown): Promise<void> {
+  try {
+    await server.json({ method: "POST", path: collection, body });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
+  }
+}

@@ -1,0 +1,136 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { abortUpdate, approveUpdate, progressedSignal } from "../../workflows/engine/messages.ts";
+import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
+import { failureOf, Harness, progressOf, untilState } from "./fixtures/harness.ts";
+import type { Handle } from "./fixtures/harness.ts";
+
+const ALL = ["Lock", "Copy", "CatchUp", "Verify", "Cutover", "Route", "Cleanup", "Finalize"];
+
+let harness: Harness;
+beforeAll(async () => {
+  harness = await Harness.open();
+});
+afterAll(async () => {
+  await harness.close();
+});
+
+/** Events after which the server suggests to continue as new, by default. */
+const SUGGESTED_AFTER = 4096;
+
+/** In batches below the hundred events that the server buffers while a workflow task runs. */
+async function fillHistory(handle: Handle): Promise<void> {
+  for (let sent = 0; sent < SUGGESTED_AFTER; sent += 64) {
+    const figures = { phase: "Copy", done: sent, unit: "keys" };
+    await Promise.all(Array.from({ length: 64 }, async () => await handle.signal(progressedSignal, figures)));
+  }
+}
+
+async function untilContinued(handle: Handle): Promise<void> {
+  const { runId } = await handle.describe();
+  await fillHistory(handle);
+  await expect.poll(async () => (await handle.describe()).runId, { timeout: 20_000 }).not.toBe(runId);
+}
+
+async function holdAtGate(): Promise<Handle> {
+  const handle = await harness.start({ gates: ["Cutover", "Cleanup"] });
+  await untilState(handle, ({ waitingFor }) => waitingFor === "Cutover");
+  await handle.executeUpdate(approveUpdate, { args: [{ gate: "Cleanup", by: "ada" }] });
+  await untilContinued(handle);
+  return handle;
+}
+
+describe("continuing as new", () => {
+  test("at a gate keeps state, context and approvals, and starts the background again", async () => {
+    const handle = await holdAtGate();
+    const state = await untilState(handle, ({ waitingFor }) => waitingFor === "Cutover");
+    expect(state).toMatchObject({ undo: ["Lock", "Copy", "CatchUp"], approvals: [{ by: "ada" }] });
+    await expect.poll(() => harness.world.diary(handle.workflowId).calls.get("Follow")).toBe(2);
+    expect(harness.world.diary(handle.workflowId).following).toBe(1);
+    await handle.executeUpdate(approveUpdate, { args: [{ gate: "Cutover", by: "bob" }] });
+    const { notes } = await handle.result();
+    expect(notes).toEqual(["Lock", "Copy", "CatchUp", "Verify", "Follow", "Follow", ...ALL.slice(4)]);
+    expect(harness.world.diary(handle.workflowId).deeds).toEqual(ALL);
+    const { typedSearchAttributes: found } = await handle.describe();
+    expect(found.get(SEARCH_ATTRIBUTES.subject)).toBe("p-1");
+  });
+
+  test("keeps what there is to undo", async () => {
+    const handle = await holdAtGate();
+    await handle.executeUpdate(abortUpdate, { args: [{ by: "ada", reason: "changed my mind" }] });
+    expect((await failureOf(handle.result())).type).toBe("Aborted");
+    expect(harness.world.diary(handle.workflowId).deeds.slice(-3)).toEqual([
+      "undo CatchUp",
+      "undo Copy",
+      "undo Lock",
+    ]);
+  });
+
+  test("happens between phases, and not before one that users wait for", async () => {
+    const handle = await harness.start({ script: { Cutover: "hold" } });
+    await harness.world.reached(handle.workflowId, "Cutover");
+    const { runId } = await handle.describe();
+    await fillHistory(handle);
+    harness.world.release(handle.workflowId, "Cutover");
+    await handle.result();
+    const first = harness.client.workflow.getHandle(handle.workflowId, runId);
+    expect((await first.describe()).status.name).toBe("CONTINUED_AS_NEW");
+    const { events } = await first.fetchHistory();
+    const scheduled = events?.flatMap(({ activityTaskScheduledEventAttributes: call }) => call ?? []) ?? [];
+    // Route is the last that the first run has called.
+    expect(scheduled.filter(({ activityType }) => activityType?.name === "step")).toHaveLength(5);
+    expect(harness.world.diary(handle.workflowId).deeds).toEqual(ALL);
+  });
+});
+
+describe("a lost worker", () => {
+  test("stopped in the middle of a phase: another goes on, with the same state", async () => {
+    const handle = await harness.start({ gates: ["Finalize"], script: { Copy: "hold" } });
+    await harness.world.reached(handle.workflowId, "Copy");
+    await harness.stopWorkers();
+    harness.world.release(handle.workflowId, "Copy");
+    await harness.startWorkers();
+    await untilState(handle, ({ waitingFor }) => waitingFor === "Finalize");
+    await harness.stopWorkers();
+    await harness.startWorkers();
+    await handle.executeUpdate(approveUpdate, { args: [{ gate: "Finalize", by: "ada" }] });
+    await handle.result();
+    expect([...harness.world.diary(handle.workflowId).effects]).toEqual(ALL);
+  });
+
+  test("killed in the cutover: another runs it again within seconds", async () => {
+    await harness.stopWorkers();
+    const { address, namespace } = inject("temporal");
+    const script = fileURLToPath(new URL("./fixtures/worker-process.ts", import.meta.url));
+    const victim = spawn(process.execPath, [script, address, namespace, harness.taskQueue], {
+      stdio: "inherit",
+    });
+    const handle = await harness.start({ script: { Cutover: "hold" } });
+    await untilState(handle, ({ phase }) => phase === "Cutover");
+    await untilStarted(handle, "cutover");
+    victim.kill("SIGKILL");
+    await once(victim, "exit");
+    const killedAt = Date.now();
+    await harness.startWorkers();
+    await harness.world.reached(handle.workflowId, "Cutover");
+    const againAfterMs = Date.now() - killedAt;
+    harness.world.release(handle.workflowId, "Cutover");
+    await handle.result();
+    expect(againAfterMs).toBeLessThan(6000);
+    expect(await progressOf(handle)).toMatchObject({ status: "completed", comebacks: 0 });
+  });
+});
+
+async function untilStarted(handle: Handle, activity: string): Promise<void> {
+  const isStarted = async (): Promise<boolean> => {
+    const { raw } = await handle.describe();
+    return (
+      raw.pendingActivities?.some(
+        ({ activityType, lastHeartbeatTime }) => activityType?.name === activity && lastHeartbeatTime != null,
+      ) ?? false
+    );
+  };
+  await expect.poll(isStarted, { timeout: 20_000 }).toBe(true);
+}
