@@ -70,7 +70,7 @@ export function createFinishActivities(site: KcpSite): Steps {
           });
         }
       }
-      await awaitOwner(site.frontProxy, subject.cluster, subject.to, work.signal);
+      await nameShardInOwner(site.frontProxy, subject.cluster, subject.to);
       await releaseLocks(site, subject);
       return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
     },
@@ -145,39 +145,22 @@ async function removeTheRest(session: Session, drainedAt: bigint, work: ReturnTy
 }
 
 /**
- * Waits until the owner, the Workspace object, names the destination's shard: its deletion asks that shard whether the
- * cluster is gone, and a wrong name would leak the cluster (workspace_reconcile_deletion.go). The destination's
- * controller writes it; where it does not in time, it is written here.
+ * The owner, the Workspace object, must name the destination's shard: its deletion asks that shard whether the cluster
+ * is gone, and a wrong name would leak the cluster (kcp v0.32.3, workspace_reconcile_deletion.go). The destination's
+ * controller writes it too, but not where the switch had to name the shard in the LogicalCluster object already.
  */
-async function awaitOwner(
-  proxy: ApiServer,
-  cluster: string,
-  shard: string,
-  signal: AbortSignal,
-): Promise<void> {
+async function nameShardInOwner(proxy: ApiServer, cluster: string, shard: string): Promise<void> {
   const { spec } = await proxy.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
   const owner = spec?.owner;
   if (owner?.resource !== "workspaces") return;
   const path = clusterPath(owner.cluster, `/apis/tenancy.kcp.io/v1alpha1/workspaces/${owner.name}`);
-  const seen = async () => {
-    const workspace = await proxy.find<LogicalCluster>({ path });
-    const at = workspace?.metadata.annotations?.[ANNOTATION.shard];
-    return workspace === undefined || at === shard || `${owner.name} names shard ${at}`;
-  };
-  try {
-    await pollUntil(`Workspace ${owner.name} names ${shard}`, seen, {
-      everyMs: 100,
-      deadlineMs: 10_000,
-      signal,
-    });
-  } catch {
-    signal.throwIfAborted();
-    await proxy.json({
-      method: "PATCH",
-      path,
-      body: { metadata: { annotations: { [ANNOTATION.shard]: shard } } },
-    });
-  }
+  const workspace = await proxy.find<LogicalCluster>({ path });
+  if (!workspace || workspace.metadata.annotations?.[ANNOTATION.shard] === shard) return;
+  await proxy.json({
+    method: "PATCH",
+    path,
+    body: { metadata: { annotations: { [ANNOTATION.shard]: shard } } },
+  });
 }
 
 function leftInPlace(from: string, fence: string, workspace: string): string[] {
