@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client, WorkflowExecutionDescription, WorkflowHandle } from "@temporalio/client";
 import type { MigrationState } from "../workflows/engine/state.ts";
-import { SEARCH_ATTRIBUTES } from "../workflows/engine/visibility.ts";
+import { SEARCH_ATTRIBUTES } from "../workflows/engine/names.ts";
 import { outcomeOf } from "./outcome.ts";
 import { isUnreachable, serverWords } from "./problems.ts";
 import type { Indexed, Outcome, Sight, Silence, Work } from "./view/sight.ts";

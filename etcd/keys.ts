@@ -121,6 +121,7 @@ export function ownKeys(prefix: string, cluster: string) {
     /** When the fence was first asked for, and what the switch found: for an attempt after a crash. */
     fence: `${base}/fence`,
     switched: `${base}/switched`,
+    late: `${base}/late`,
   } as const;
 }
 

@@ -1,9 +1,8 @@
-import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { displayKey, logicalClusterKey, successor } from "./keys.ts";
+import { successor } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { remove, removeRange, when } from "./store.ts";
-import type { Entry, Store } from "./store.ts";
+import type { Entry } from "./store.ts";
 import type { Token } from "./token.ts";
 
 /** Keys deleted in one transaction: each is an event for every API server that watches, so not too many at once. */
@@ -11,12 +10,10 @@ const CHUNK = 200;
 
 export interface RemoveOptions {
   readonly ranges: readonly ClusterRange[];
-  /** Keys changed after this revision are left alone and handed to `onLate`. */
+  /** Keys changed after this revision are handed to `onLate`, and stay unless that answers true. */
   readonly unchangedSince: bigint;
   readonly signal: AbortSignal;
-  /** Keys that stay whatever their revision. */
-  readonly except?: readonly Key[];
-  readonly onLate?: (entry: Entry) => Promise<void>;
+  readonly onLate?: (key: Key) => Promise<boolean>;
   readonly onProgress?: (deleted: number) => void;
 }
 
@@ -55,14 +52,11 @@ async function removeChunk(
   entries: Entry[],
   options: RemoveOptions,
 ): Promise<number> {
-  const spared = new Set(options.except);
-  if (!entries.some((entry) => spared.has(entry.key))) {
-    const guard = when.notModifiedAfter(chunk, options.unchangedSince);
-    const { succeeded } = await token.transact([guard], [removeRange(chunk)]);
-    if (succeeded) return entries.length;
-  }
+  const guard = when.notModifiedAfter(chunk, options.unchangedSince);
+  const { succeeded } = await token.transact([guard], [removeRange(chunk)]);
+  if (succeeded) return entries.length;
   let deleted = 0;
-  for (const { key } of entries) if (!spared.has(key) && (await removeKey(token, key, options))) deleted += 1;
+  for (const { key } of entries) if (await removeKey(token, key, options)) deleted += 1;
   return deleted;
 }
 
@@ -70,57 +64,8 @@ async function removeKey(token: Token, key: Key, options: RemoveOptions): Promis
   for (;;) {
     const { entry } = await token.store.get(key);
     if (!entry) return false;
-    if (entry.modRevision > options.unchangedSince) {
-      await options.onLate?.(entry);
-      return false;
-    }
+    if (entry.modRevision > options.unchangedSince && !(await options.onLate?.(key))) return false;
     const { succeeded } = await token.transact([when.modifiedAt(key, entry.modRevision)], [remove(key)]);
     if (succeeded) return true;
   }
 }
-
-/** A late write that cannot be carried over because the destination's object has changed as well. */
-export interface Conflict {
-  readonly key: string;
-  /** SHA-256 of both values; values themselves may be secrets. "absent" where there is none. */
-  readonly origin: string;
-  readonly destination: string;
-}
-
-/**
- * Carries over a write that the origin acknowledged after the drain, if the destination still holds what was copied.
- * Then the origin's key is removed.
- * @param copiedAt origin revision of the drain.
- * @returns the conflict, when the destination's value is neither the copied one nor the late one; nothing is changed.
- */
-export async function carryLateWrite(
-  origin: Token,
-  destination: Token,
-  late: Entry,
-  copiedAt: bigint,
-): Promise<Conflict | undefined> {
-  const { entry: copied } = await origin.store.get(late.key, { revision: copiedAt });
-  const { entry: now } = await destination.store.get(late.key);
-  if (!now?.value.equals(late.value)) {
-    const untouched = copied ? now?.value.equals(copied.value) === true : now === undefined;
-    const guard = when.modifiedAt(late.key, now?.modRevision ?? 0n);
-    const write = { request_put: { key: Buffer.from(late.key, "latin1"), value: late.value } };
-    const carried = untouched && (await destination.transact([guard], [write])).succeeded;
-    if (!carried) return { key: displayKey(late.key), origin: digest(late), destination: digest(now) };
-  }
-  await origin.transact([when.modifiedAt(late.key, late.modRevision)], [remove(late.key)]);
-  return undefined;
-}
-
-function digest(entry: Entry | undefined): string {
-  return entry ? createHash("sha256").update(entry.value).digest("hex") : "absent";
-}
-
-/** The cluster's keys left in a store, its LogicalCluster object included. */
-export async function remainingKeys(store: Store, ranges: readonly ClusterRange[]): Promise<number> {
-  const counts = await Promise.all(ranges.map((range) => store.count(range)));
-  return counts.reduce((sum, count) => sum + count, 0);
-}
-
-/** The key that the cleanup leaves for last: while it stands, a second attempt finds the cluster again. */
-export const lastKey = logicalClusterKey;

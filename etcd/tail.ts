@@ -27,6 +27,8 @@ export interface TailOptions {
   readonly signal: AbortSignal;
   /** Which families to carry over; all when left out. */
   readonly includes?: (family: string) => boolean;
+  /** Whether to keep the destination's revision ahead of the origin's (see revisions.ts); true when left out. */
+  readonly align?: boolean;
   readonly onProgress?: (progress: Readonly<TailProgress>) => void;
 }
 
@@ -227,7 +229,7 @@ class Follower {
   }
 
   async #keepAhead(position: bigint): Promise<void> {
-    if (this.#destinationRevision > position) return;
+    if (this.#options.align === false || this.#destinationRevision > position) return;
     const options = { signal: this.#options.signal };
     const raised = await raiseRevision(this.#writer.token, position + REVISION_MARGIN, options);
     this.#destinationRevision = raised.revision;

@@ -68,7 +68,8 @@ const steps = (move: Pick<Move, "input">) => activitiesFor(move.input.dryRun, ta
 
 function subject(move: Move): Subject {
   move.step += 1;
-  return { move: move.move, step: move.step, cluster: move.cluster, from: move.from, to: move.to };
+  const { cluster, from, to, input } = move;
+  return { move: move.move, step: move.step, cluster, from, to, revisions: input.revisions };
 }
 
 const phases = [

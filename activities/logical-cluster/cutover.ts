@@ -6,7 +6,7 @@ import { copySnapshot } from "../../etcd/copy.ts";
 import { put, when } from "../../etcd/store.ts";
 import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
-import { changedKeys, compareKeys, countKeys, rangesOnEitherSide } from "../../etcd/verify.ts";
+import { changedKeys, compareKeys, countKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isLate } from "../../kubernetes/kcp/families.ts";
@@ -40,27 +40,29 @@ export function createCutover(site: KcpSite): Cutover {
     const done = await readRecord<Switched>(session, "switched");
     if (done) return done;
     await copyLateFamilies(session, work.signal);
-    await using tail = await startTail(session.from.store, session.writer, {
+    await using running = await startTail(session.from.store, session.writer, {
       cluster: input.cluster,
       signal: work.signal,
+      align: session.align,
     });
     const fence = fenceOf(site, input, session.from, input.fence);
     await fence.prepare();
-    const prepared = await prepare(session, input, tail, work.signal);
+    const prepared = await prepare(session, input, running, work.signal);
     return await underFence(
       session,
       input,
       fence,
-      async (set, signal) => await insideFence(session, input, { fence: set, prepared, tail, signal }),
+      async (set, signal) =>
+        await insideFence(session, input, { fence: set, prepared, tail: running, signal }),
     );
   };
 }
 
 /** Copies the families that have waited for the cutover, as of the position that all others have reached. */
 async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
-  const { from, to, origin, cluster, writer } = session;
+  const { from, to, origin, cluster, writer, align } = session;
   const until = await pulse(origin);
-  await tail(from.store, writer, { cluster, signal, until, includes: (family) => !isLate(family) });
+  await tail(from.store, writer, { cluster, signal, until, align, includes: (family) => !isLate(family) });
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),
   );
@@ -89,6 +91,13 @@ async function prepare(
     changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until, signal }),
     running.reach(until),
   ]);
+  const late = await verify(from.store, to.store, {
+    cluster,
+    signal,
+    includes: isLate,
+    allowed: allowedDifference,
+  });
+  if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
   return { ranges, heal };
@@ -138,8 +147,9 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   const { fence, prepared, tail: running, signal } = inside;
   const { to, origin, cluster } = session;
   running.takeChanged();
-  await fence.set();
-  await proveFence(session, input.fence, signal);
+  // After a crash inside the fence it may stand already.
+  if (!(await isFenced(session, input.fence))) await fence.set();
+  while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
 
   const end = await pulse(origin);
@@ -193,18 +203,14 @@ async function readForSwitch({ from, to, cluster }: Session, { heal }: Prepared)
   return heal ? withHealing(stored.object, to.name) : withoutFence(stored.object);
 }
 
-/** Asks every replica of the origin until each refuses because of the fence. */
-async function proveFence({ from, cluster }: Session, kind: FenceKind, signal: AbortSignal): Promise<void> {
-  await Promise.all(
-    from.replicas.map(async (replica) => {
-      for (;;) {
-        signal.throwIfAborted();
-        const seen = await probeFence(replica, cluster, kind).catch((error: unknown) => String(error));
-        if (seen === "fenced") return;
-        await delay(PROBE_EVERY_MS, undefined, { signal });
-      }
-    }),
+/** Whether every replica of the origin refuses because of the fence. */
+async function isFenced({ from, cluster }: Session, kind: FenceKind): Promise<boolean> {
+  const seen = await Promise.all(
+    from.replicas.map(
+      async (replica) => await probeFence(replica, cluster, kind).catch((error: unknown) => String(error)),
+    ),
   );
+  return seen.every((state) => state === "fenced");
 }
 
 /** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */

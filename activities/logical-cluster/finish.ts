@@ -1,5 +1,7 @@
 import { logicalClusterKey } from "../../etcd/keys.ts";
-import { carryLateWrite, removeKeys } from "../../etcd/remove.ts";
+import { carryLateWrite, carryLateWrites } from "../../etcd/late.ts";
+import type { LateWrites } from "../../etcd/late.ts";
+import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { remove, when } from "../../etcd/store.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
@@ -11,13 +13,15 @@ import {
   logicalClusterPath,
 } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
-import { pollUntil } from "../../kubernetes/kcp/probe.ts";
+import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import { pollUntil, probeFence } from "../../kubernetes/kcp/probe.ts";
+import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
-import type { Conflict, LogicalClusterActivities } from "./types.ts";
+import type { Cleaned, LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "./work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "awaitRouting" | "cleanOrigin" | "finalize">;
@@ -25,6 +29,8 @@ type Steps = Pick<LogicalClusterActivities, "awaitRouting" | "cleanOrigin" | "fi
 /** Written to and removed from the moved object, to prove that the destination takes writes. */
 const PROOF = "rehome.dev/proof-of-write";
 const ROUTING = { everyMs: 10, deadlineMs: 10 * 60_000 };
+/** Polls without success after which the destination's object is touched: about two seconds. */
+const TOUCH_EVERY = 100;
 const SETTLE = { everyMs: 100, deadlineMs: 60_000 };
 
 /** What comes after the switch. Nothing here can be undone, and all of it can be done again. */
@@ -33,14 +39,20 @@ export function createFinishActivities(site: KcpSite): Steps {
     async awaitRouting(subject) {
       using work = beginWork("AwaitRouting");
       const session = await openSession(site, subject);
+      const fence = fenceOf(site, subject, session.from, subject.fence);
       await Promise.all(
         site.frontProxies.map(async (proxy) => {
-          await pollUntil(
-            `${proxy.name} serves ${subject.cluster} from ${subject.to}`,
-            // The origin is fenced, so whoever answers is the destination.
-            async () => await serves(proxy, subject.cluster),
-            { ...ROUTING, signal: work.signal },
-          );
+          let asked = 0;
+          const served = async () => {
+            const seen = await servesDestination(proxy, session);
+            if (seen === true) return seen;
+            await keepFenced(session, fence, subject.fence);
+            // A front-proxy that has listed the origin anew waits for another event of the destination's object.
+            if (++asked % TOUCH_EVERY === 0) await touch(session);
+            return seen;
+          };
+          const what = `${proxy.name} serves ${subject.cluster} from ${subject.to}`;
+          await pollUntil(what, served, { ...ROUTING, signal: work.signal });
         }),
       );
       const routedAt = Date.now();
@@ -53,9 +65,17 @@ export function createFinishActivities(site: KcpSite): Steps {
       const session = await openSession(site, subject);
       await proveServing(site.frontProxy, subject.cluster);
       const drainedAt = BigInt(subject.position);
+      const late = await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
       await removeLogicalCluster(session, drainedAt);
-      await touch(site, session);
-      return await removeTheRest(session, drainedAt, work);
+      await touch(session);
+      for (const proxy of site.frontProxies) {
+        await pollUntil(
+          `${proxy.name} serves ${subject.cluster}`,
+          async () => await serves(proxy, subject.cluster),
+          SETTLE,
+        );
+      }
+      return await removeTheRest(session, drainedAt, late, work);
     },
 
     async finalize(subject) {
@@ -80,6 +100,27 @@ export function createFinishActivities(site: KcpSite): Steps {
 async function serves(server: ApiServer, cluster: string): Promise<true | string> {
   const { status, body } = await server.request({ path: logicalClusterPath(cluster), timeoutMs: 5_000 });
   return status === 200 || `${status} ${body.slice(0, 200).trim()}`;
+}
+
+/** Whether the object that a front-proxy shows is the destination's: both shards have one, with revisions of their own. */
+async function servesDestination(proxy: ApiServer, { to, cluster }: Session): Promise<true | string> {
+  const { status, body } = await proxy.request({ path: logicalClusterPath(cluster), timeoutMs: 5_000 });
+  if (status !== 200) return `${status} ${body.slice(0, 200).trim()}`;
+  const stored = await readLogicalCluster(to, cluster);
+  const { resourceVersion } = (JSON.parse(body) as LogicalCluster).metadata;
+  return (
+    resourceVersion === String(stored?.entry.modRevision) || `resourceVersion ${String(resourceVersion)}`
+  );
+}
+
+/** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
+async function keepFenced({ from, cluster }: Session, fence: Fence, kind: FenceKind): Promise<void> {
+  const seen = await Promise.all(
+    from.replicas.map(async (replica) => await probeFence(replica, cluster, kind)),
+  );
+  if (seen.every((state) => state === "fenced")) return;
+  await fence.prepare();
+  await fence.set();
 }
 
 /** Nothing is deleted before the destination has served a read and taken a write through the front-proxy. */
@@ -116,32 +157,36 @@ async function removeLogicalCluster(session: Session, drainedAt: bigint): Promis
 }
 
 /** An update of the object at the destination, so that every front-proxy points there whatever it saw before. */
-async function touch(site: KcpSite, { to, cluster }: Session): Promise<void> {
+async function touch({ to, cluster }: Session): Promise<void> {
   await annotate(to.api, cluster, PROOF, new Date().toISOString());
   await annotate(to.api, cluster, PROOF, null);
-  for (const proxy of site.frontProxies) {
-    await pollUntil(`${proxy.name} serves ${cluster}`, async () => await serves(proxy, cluster), SETTLE);
-  }
 }
 
-async function removeTheRest(session: Session, drainedAt: bigint, work: ReturnType<typeof beginWork>) {
+async function removeTheRest(
+  session: Session,
+  drainedAt: bigint,
+  late: LateWrites,
+  work: ReturnType<typeof beginWork>,
+): Promise<Cleaned> {
   const { from, origin, destination, cluster } = session;
-  const conflicts: Conflict[] = [];
-  let lateWrites = 0;
+  const conflicts = new Map(late.conflicts.map((conflict) => [conflict.key, conflict]));
+  let lateWrites = late.carried + conflicts.size;
   const ranges = cleanupOrder(await rangesOf(from.store, cluster));
   const total = ranges.reduce((sum, { keys }) => sum + keys, 0);
   const deleted = await removeKeys(origin, {
     ranges,
     unchangedSince: drainedAt,
     signal: work.signal,
-    onLate: async (entry) => {
-      lateWrites += 1;
-      const conflict = await carryLateWrite(origin, destination, entry, drainedAt);
-      if (conflict) conflicts.push(conflict);
+    onLate: async (key) => {
+      const conflict = await carryLateWrite(from.store, destination, key, drainedAt);
+      if (!conflict) return true;
+      if (!conflicts.has(conflict.key)) lateWrites += 1;
+      conflicts.set(conflict.key, conflict);
+      return false;
     },
     onProgress: (done) => work.tell({ done, total, unit: "keys" }),
   });
-  return { deleted, lateWrites, conflicts };
+  return { deleted, lateWrites, conflicts: [...conflicts.values()] };
 }
 
 /**

@@ -127,7 +127,13 @@ async function namedShard(site: KcpSite, field: "to" | "from", name: string): Pr
 }
 
 async function resolve(site: KcpSite, name: string): Promise<Resolved> {
-  const answer = await site.frontProxy.request({ path: logicalClusterPath(name) });
+  const answer = await site.frontProxy.request({ path: logicalClusterPath(name) }).catch((error: unknown) => {
+    throw failure("Refused", {
+      message: `the front-proxy at ${site.frontProxy.url} cannot be reached`,
+      found: error instanceof Error ? error.message : String(error),
+      advice: "check kcp.frontProxies in rehome.yaml",
+    });
+  });
   if (answer.status !== 200) {
     throw failure("Refused", {
       message: `logicalCluster: ${JSON.stringify(name)} does not resolve to a logical cluster`,

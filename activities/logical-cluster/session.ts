@@ -27,6 +27,8 @@ export interface Session {
   readonly origin: Token;
   readonly destination: Token;
   readonly writer: Writer;
+  /** Whether the destination's revision is kept ahead of the origin's. */
+  readonly align: boolean;
 }
 
 /**
@@ -49,6 +51,7 @@ export async function openSession(
     origin: origin!,
     destination: destination!,
     writer: new Writer(origin!, destination!),
+    align: subject.revisions !== "accept-relist",
   };
 }
 

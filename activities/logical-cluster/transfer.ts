@@ -35,7 +35,8 @@ type Steps = Pick<
 
 export function createTransferActivities(site: KcpSite): Steps {
   return {
-    async alignRevisions({ revisions, ...subject }) {
+    async alignRevisions(subject) {
+      const { revisions } = subject;
       using work = beginWork("AlignRevisions");
       const session = await openSession(site, subject);
       const [origin, before] = await Promise.all([session.from.store.head(), session.to.store.head()]);
@@ -154,7 +155,7 @@ async function countAll(
 /** Tails; where the place in the origin's history has been compacted away, compares and repairs, and tails on. */
 async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise<TailProgress> {
   const { from, to, cluster, writer } = session;
-  const options = { cluster, signal: work.signal, includes: early };
+  const options = { cluster, signal: work.signal, includes: early, align: session.align };
   try {
     return await tail(from.store, writer, {
       ...options,

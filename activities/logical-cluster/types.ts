@@ -1,4 +1,5 @@
 import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-migration.ts";
+import type { Conflict } from "../../etcd/late.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 
 /** What every step is told. `move` and `step` make the fencing token: see etcd/token.ts. */
@@ -11,6 +12,7 @@ export interface Subject {
   readonly cluster: string;
   readonly from: string;
   readonly to: string;
+  readonly revisions: LogicalClusterMigrationInput["revisions"];
 }
 
 /** What Preflight found. Revisions are decimal strings: they do not fit a JSON number. */
@@ -98,12 +100,6 @@ export interface Routed {
   readonly frontProxies: number;
 }
 
-export interface Conflict {
-  readonly key: string;
-  readonly origin: string;
-  readonly destination: string;
-}
-
 export interface Cleaned {
   readonly deleted: number;
   readonly lateWrites: number;
@@ -151,7 +147,7 @@ export interface MoveReport {
 export interface LogicalClusterActivities {
   preflight(raw: unknown): Promise<Admission>;
   lock(subject: Subject): Promise<void>;
-  alignRevisions(subject: Subject & Pick<LogicalClusterMigrationInput, "revisions">): Promise<Alignment>;
+  alignRevisions(subject: Subject): Promise<Alignment>;
   copySnapshot(subject: Subject): Promise<Copied>;
   catchUp(subject: Subject): Promise<CaughtUp>;
   follow(subject: Subject): Promise<void>;

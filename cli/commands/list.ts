@@ -1,5 +1,5 @@
 import type { Client, WorkflowExecutionInfo } from "@temporalio/client";
-import { SEARCH_ATTRIBUTES } from "../../workflows/engine/visibility.ts";
+import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
 import { indexedBy } from "../follow.ts";
 import { serverWords } from "../problems.ts";
 import { duration, oneLine, percent, timestamp } from "../view/format.ts";

@@ -67,7 +67,8 @@ export class MigrationFence implements Fence {
   async set(): Promise<void> {
     await this.#change(({ spec, status }) => {
       if (spec.destinationShard !== NO_SHARD) throw new FenceTakenError(`${this.#name} is being lifted`);
-      return !FENCING.has(status?.phase ?? "") && { status: { phase: "Preparing" } };
+      // In phase Migrating the origin may have been restarted and have forgotten; Preparing makes it mark again.
+      return status?.phase !== "Preparing" && { status: { phase: "Preparing" } };
     });
   }
 

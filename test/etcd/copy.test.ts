@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { copySnapshot } from "../../etcd/copy.ts";
+import { carryLateWrites } from "../../etcd/late.ts";
 import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
@@ -280,11 +281,44 @@ describe("deleting at the origin", () => {
       ranges,
       unchangedSince: drained,
       signal: never,
-      onLate: async (entry) => void late.push(entry.key),
+      onLate: async (key) => late.push(key) === 0,
     });
     expect(deleted).toBe(ours.length - 1);
     expect(late).toEqual([ours[7]]);
     expect((await stores.origin.get(ours[7]!)).entry?.value.toString()).toBe("late");
+  });
+});
+
+describe("late writes", () => {
+  it("carries puts, creations and deletions over, once, and reports what has changed on both sides", async () => {
+    const { ours } = tenants(10);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    const drained = await pulse(move.origin);
+    const created = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
+    await stores.origin.transact(
+      [],
+      [put(ours[0]!, "late"), remove(ours[1]!), put(created, "late"), put(ours[2]!, "a")],
+    );
+    await stores.destination.transact([], [put(ours[2]!, "b")]);
+    const late = await carryLateWrites(move.origin, move.destination, drained, never);
+    expect(late).toMatchObject({ carried: 3, conflicts: [{ key: ours[2] }] });
+    const now = await dump(stores.destination);
+    expect([now.get(ours[0]!), now.get(ours[1]!), now.get(created), now.get(ours[2]!)]).toEqual([
+      "late",
+      undefined,
+      "late",
+      "b",
+    ]);
+    // The cleanup's own deletions must never be taken for late ones by a second attempt.
+    await removeKeys(move.origin, {
+      ranges: await rangesOf(stores.origin, CLUSTER),
+      unchangedSince: drained,
+      signal: never,
+    });
+    expect(await carryLateWrites(move.origin, move.destination, drained, never)).toEqual(late);
+    expect(await dump(stores.destination)).toEqual(now);
   });
 });
 

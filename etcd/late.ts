@@ -1,0 +1,82 @@
+import { createHash } from "node:crypto";
+import { displayKey, ownKeys } from "./keys.ts";
+import type { Key } from "./keys.ts";
+import { put, remove, when } from "./store.ts";
+import type { Entry, Store } from "./store.ts";
+import { pulse } from "./tail.ts";
+import type { Token } from "./token.ts";
+import { changedKeys } from "./verify.ts";
+
+/**
+ * Late writes: changes that the origin acknowledged after the drain, because a transaction was already on its way to
+ * etcd when the fence cut its request off. They are carried over, as long as nobody has changed the object at the
+ * destination meanwhile.
+ */
+
+/** A late write that cannot be carried over because the destination's object has changed as well. */
+export interface Conflict {
+  readonly key: string;
+  /** SHA-256 of both values, since values may be secrets; "absent" where there is none. */
+  readonly origin: string;
+  readonly destination: string;
+}
+
+export interface LateWrites {
+  readonly carried: number;
+  readonly conflicts: readonly Conflict[];
+}
+
+/**
+ * Finds the late writes, deletions included, in the origin's history and carries them over. The result is recorded in
+ * the origin before this returns: only then may the cleanup begin, whose own deletions would look the same.
+ * @param drainedAt origin revision up to which everything has been carried over.
+ * @throws CompactedError when the history since the drain is gone.
+ */
+export async function carryLateWrites(
+  origin: Token,
+  destination: Token,
+  drainedAt: bigint,
+  signal: AbortSignal,
+): Promise<LateWrites> {
+  const { cluster, store } = origin;
+  const { late } = ownKeys(store.prefix, cluster);
+  const { entry: recorded } = await store.get(late);
+  if (recorded) return JSON.parse(recorded.value.toString()) as LateWrites;
+  const until = await pulse(origin);
+  const keys = await changedKeys(store, { cluster, from: drainedAt + 1n, until, signal });
+  const conflicts: Conflict[] = [];
+  for (const key of keys) {
+    const conflict = await carryLateWrite(store, destination, key, drainedAt);
+    if (conflict) conflicts.push(conflict);
+  }
+  const result = { carried: keys.size - conflicts.length, conflicts };
+  await origin.transact([], [put(late, JSON.stringify(result))]);
+  return result;
+}
+
+/** @returns the conflict, when the destination's value is neither the drained one nor the late one; nothing is changed. */
+export async function carryLateWrite(
+  origin: Store,
+  destination: Token,
+  key: Key,
+  drainedAt: bigint,
+): Promise<Conflict | undefined> {
+  const [{ entry: drained }, { entry: late }, { entry: now }] = await Promise.all([
+    origin.get(key, { revision: drainedAt }),
+    origin.get(key),
+    destination.store.get(key),
+  ]);
+  if (sameValue(now, late)) return undefined;
+  const guard = when.modifiedAt(key, now?.modRevision ?? 0n);
+  const write = late ? put(key, late.value) : remove(key);
+  if (sameValue(now, drained) && (await destination.transact([guard], [write])).succeeded) return undefined;
+  return { key: displayKey(key), origin: digest(late), destination: digest(now) };
+}
+
+function sameValue(a: Entry | undefined, b: Entry | undefined): boolean {
+  return a === undefined || b === undefined ? a === b : a.value.equals(b.value);
+}
+
+function digest(entry: Entry | undefined): string {
+  return entry ? createHash("sha256").update(entry.value).digest("hex") : "absent";
+}

@@ -1,0 +1,103 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Account, Verb } from "./account.ts";
+import { isSuccess, wordsOf } from "./front-proxy.ts";
+import type { FrontProxy, Method, Received } from "./front-proxy.ts";
+
+export interface Request {
+  readonly verb: Verb;
+  readonly resource: string;
+  readonly path: string;
+  readonly body?: unknown;
+  /** A status that is no failure, because an earlier attempt may have taken effect: 409 or 404. */
+  readonly alsoFine?: number;
+  /** As `alsoFine`, but only when an earlier attempt of this very call may have taken effect. */
+  readonly fineAfterRetry?: number;
+}
+
+export interface Response extends Received {
+  /** Whether this or an earlier attempt may have changed something without our knowing. */
+  readonly uncertain: boolean;
+}
+
+const methods: Readonly<Record<Verb, Method>> = {
+  get: "GET",
+  list: "GET",
+  create: "POST",
+  update: "PUT",
+  delete: "DELETE",
+};
+/** As client-go: k8s.io/client-go/rest/request.go, `maxRetries`. */
+const retries = 10;
+
+/** Now, in ms since the epoch, with fractions and without jumps. */
+export function now(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+/**
+ * Sends requests as a client-go program does: 429 and every 5xx that carries
+ * Retry-After are tried again after that time, ten times at most; nothing else
+ * is. Every attempt and every outcome goes into the account.
+ */
+export class Caller {
+  readonly #frontProxy: FrontProxy;
+  readonly #account: Account;
+
+  constructor(frontProxy: FrontProxy, account: Account) {
+    this.#frontProxy = frontProxy;
+    this.#account = account;
+  }
+
+  async call(request: Request): Promise<Response> {
+    let uncertain = false;
+    for (let attempts = 1; ; attempts += 1) {
+      const startedAt = now();
+      const received = await this.#attempt(request, startedAt);
+      const { status, retryAfterSeconds } = received;
+      const mayRetry = status === 429 || (status >= 500 && status <= 599);
+      if (mayRetry && retryAfterSeconds !== undefined && attempts <= retries) {
+        uncertain ||= isUncertain(status);
+        await delay(retryAfterSeconds * 1000);
+        continue;
+      }
+      this.#conclude(request, received, { startedAt, attempts, uncertain });
+      return { ...received, uncertain: uncertain || isUncertain(status) };
+    }
+  }
+
+  async #attempt({ verb, resource, path, body }: Request, startedAt: number): Promise<Received> {
+    const received = await this.#frontProxy.send({
+      method: methods[verb],
+      path,
+      ...(body === undefined ? {} : { body }),
+    });
+    this.#account.addAttempt({ verb, resource, startedAt, endedAt: now(), status: received.status });
+    return received;
+  }
+
+  #conclude(
+    request: Request,
+    { status, body }: Received,
+    how: { startedAt: number; attempts: number; uncertain: boolean },
+  ): void {
+    const fine =
+      isSuccess(status) ||
+      status === request.alsoFine ||
+      (how.uncertain && status === request.fineAfterRetry);
+    this.#account.addCall({
+      verb: request.verb,
+      resource: request.resource,
+      startedAt: how.startedAt,
+      endedAt: now(),
+      status,
+      attempts: how.attempts,
+      outcome: fine ? "succeeded" : "failed",
+      ...(fine ? {} : { words: wordsOf(body) }),
+    });
+  }
+}
+
+/** A broken connection and any server error may come after the write was done. */
+function isUncertain(status: number): boolean {
+  return status === 0 || status >= 500;
+}
