@@ -1,0 +1,76 @@
+import { readFile } from "node:fs/promises";
+import { expect, test } from "vitest";
+import { parse } from "yaml";
+import { z } from "zod";
+import { loadConfig } from "../../sites/config.ts";
+
+/** What a person deploys cannot be run here, for want of a container engine; what can be read of it is checked. */
+const compose = z.object({
+  services: z.record(
+    z.string(),
+    z.looseObject({
+      image: z.string(),
+      restart: z.string(),
+      ports: z.array(z.string()).default([]),
+      volumes: z.array(z.string()).default([]),
+      healthcheck: z.looseObject({ test: z.array(z.string()) }).optional(),
+      depends_on: z.record(z.string(), z.object({ condition: z.string() })).default({}),
+    }),
+  ),
+  volumes: z.record(z.string(), z.unknown()),
+});
+
+const { services, volumes } = compose.parse(
+  parse(await readFile("docker-compose.yml", "utf8"), { merge: true }),
+);
+const dockerfile = await readFile("Dockerfile", "utf8");
+
+test("every image is pinned to a whole version", () => {
+  const bases = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, image]) => image);
+  const images = Object.values(services).map(({ image }) => image);
+  for (const image of [...bases, ...images]) expect(image).toMatch(/:v?\d+\.\d+(\.\d+)?(-[\w.-]+)?$/);
+});
+
+test("the image's Node is the one that the project is tested with", async () => {
+  const lock = z.object({ packages: z.record(z.string(), z.looseObject({ version: z.string().optional() })) });
+  const { packages } = lock.parse(JSON.parse(await readFile("package-lock.json", "utf8")));
+  expect(dockerfile).toContain(`FROM node:${packages["node_modules/node"]?.version}-`);
+});
+
+test("the image holds every folder that the worker imports from", async () => {
+  const ignored = await readFile(".dockerignore", "utf8");
+  for (const folder of ["activities", "cli", "etcd", "inputs", "kubernetes", "sites", "workers", "workflows"]) {
+    expect(dockerfile).toContain(`COPY ${folder} ./${folder}\n`);
+    expect(ignored).toContain(`!${folder}\n`);
+  }
+});
+
+test("whatever waits for a service waits for one that can become what it waits for", () => {
+  for (const [name, service] of Object.entries(services)) {
+    for (const [wanted, { condition }] of Object.entries(service.depends_on)) {
+      const other = services[wanted];
+      expect(other, `${name} waits for ${wanted}`).toBeDefined();
+      if (condition === "service_healthy") expect(other?.healthcheck, wanted).toBeDefined();
+      else expect(other?.restart, `${wanted} must end`).toBe("on-failure");
+    }
+  }
+});
+
+test("nothing is reachable from other machines", () => {
+  const ports = Object.values(services).flatMap((service) => service.ports);
+  expect(ports.length).toBeGreaterThan(0);
+  for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
+});
+
+test("named volumes are declared, and mounted files are there", async () => {
+  for (const source of Object.values(services).flatMap((service) => service.volumes)) {
+    const [from = ""] = source.split(":");
+    if (from.startsWith("./")) expect((await readFile(from)).length, from).toBeGreaterThan(0);
+    else if (!from.startsWith("$")) expect(Object.keys(volumes)).toContain(from);
+  }
+});
+
+test("the example of rehome.yaml is valid", () => {
+  const { kcp } = loadConfig("deploy/rehome.example.yaml");
+  expect(Object.keys(kcp?.shards ?? {})).toEqual(["root", "shard-1", "shard-2"]);
+});

@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { encryptionOf, hasOwners, typeOf } from "../../../kubernetes/stored-object.ts";
+
+/** A length-delimited protobuf field. */
+function field(number: number, content: Buffer): Buffer {
+  const length: number[] = [];
+  for (let rest = content.length; ; rest = Math.floor(rest / 128)) {
+    length.push(rest < 128 ? rest : (rest % 128) + 128);
+    if (rest < 128) break;
+  }
+  return Buffer.concat([Buffer.from([number * 8 + 2, ...length]), content]);
+}
+
+/** A built-in object as API servers store it: the magic, then runtime.Unknown with the object inside. */
+function protobuf(metadata: Buffer, apiVersion = "v1", kind = "Pod"): Buffer {
+  const typeMeta = Buffer.concat([field(1, Buffer.from(apiVersion)), field(2, Buffer.from(kind))]);
+  const raw = Buffer.concat([field(1, metadata), field(2, Buffer.from("spec"))]);
+  return Buffer.concat([Buffer.from("k8s\0"), field(1, typeMeta), field(2, raw)]);
+}
+
+const named = field(1, Buffer.from("pod-1"));
+const owned = Buffer.concat([
+  named,
+  field(11, Buffer.alloc(300, 1)),
+  field(13, field(3, Buffer.from("uid"))),
+]);
+
+describe("stored objects", () => {
+  it("tell whether they have owners, in protobuf", () => {
+    expect(hasOwners(protobuf(owned))).toBe(true);
+    expect(hasOwners(protobuf(named))).toBe(false);
+  });
+
+  it("are not taken in by data that looks like an owner", () => {
+    const data = Buffer.concat([protobuf(named), field(13, Buffer.from("ownerReferences"))]);
+    expect(hasOwners(data)).toBe(false);
+  });
+
+  it("tell whether they have owners, in JSON", () => {
+    expect(hasOwners(Buffer.from('{"metadata":{"ownerReferences":[{"uid":"u"}]}}'))).toBe(true);
+    expect(hasOwners(Buffer.from('{"metadata":{"name":"x"}}'))).toBe(false);
+  });
+
+  it("tell their type", () => {
+    expect(typeOf(protobuf(named, "apps/v1", "Deployment"))).toEqual({
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+    });
+    expect(typeOf(Buffer.from('{"apiVersion":"a/v1","kind":"B"}'))).toEqual({
+      apiVersion: "a/v1",
+      kind: "B",
+    });
+    expect(typeOf(Buffer.from("k8s:enc:aescbc:v1:key1:..."))).toBeUndefined();
+  });
+
+  it("tell how they are encrypted", () => {
+    expect(encryptionOf(Buffer.from("k8s:enc:aescbc:v1:key1:\0\x01"))).toBe("k8s:enc:aescbc:v1:key1");
+    expect(encryptionOf(protobuf(named))).toBeUndefined();
+  });
+
+  it.each([Buffer.alloc(0), Buffer.from("k8s\0"), Buffer.from("k8s\0\xff\xff\xff"), Buffer.from("{")])(
+    "that are broken are answered, not thrown over",
+    (value) => {
+      expect(typeOf(value)).toBeUndefined();
+      expect(hasOwners(value)).toBe(false);
+    },
+  );
+});
