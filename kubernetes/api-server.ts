@@ -53,6 +53,8 @@ function parseStatus(body: string): { reason?: string; message?: string } {
   }
 }
 
+class StaleConnectionError extends Error {}
+
 /**
  * One address of an API server, with credentials. Raw on purpose: moving data needs exact statuses and paths of any
  * cluster, which typed clients hide.
@@ -90,12 +92,24 @@ export class ApiServer {
     const options = await this.#requestOptions();
     const timeout = AbortSignal.timeout(input.timeoutMs ?? 15_000);
     const signal = input.signal ? AbortSignal.any([timeout, input.signal]) : timeout;
+    for (;;) {
+      try {
+        return await this.#send(input, { ...options, signal });
+      } catch (error) {
+        // The server may close a kept connection just when it is used again; nothing was read from it then. Every
+        // request of a move may be sent twice: it is a read, conditional, or a creation that may exist already.
+        if (!(error instanceof StaleConnectionError)) throw timeout.aborted ? timeout.reason : error;
+      }
+    }
+  }
+
+  async #send(input: RequestInput, options: RequestOptions): Promise<Answer> {
     const method = input.method ?? "GET";
     const body = input.body === undefined ? undefined : Buffer.from(JSON.stringify(input.body));
     const url = new URL(this.#root.pathname.replace(/\/$/, "") + input.path, this.#root);
     const send = url.protocol === "http:" ? httpRequest : httpsRequest;
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    const request = send(url, { ...options, method, signal }, (response) => {
+    const request = send(url, { ...options, method }, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
       response.on("error", reject);
@@ -107,7 +121,10 @@ export class ApiServer {
         }),
       );
     });
-    request.on("error", (error) => reject(timeout.aborted ? timeout.reason : error));
+    request.on("error", (error: NodeJS.ErrnoException) => {
+      const stale = request.reusedSocket && error.code === "ECONNRESET";
+      reject(stale ? new StaleConnectionError("kept connection was closed", { cause: error }) : error);
+    });
     request.setHeader("accept", "application/json");
     if (body) {
       const patch = "application/merge-patch+json";

@@ -42,10 +42,11 @@ export function copyStages<R extends { readonly family: string }>(ranges: readon
   return [0, 1, 2, 3].map((stage) => ranges.filter((range) => stageOf(range) === stage));
 }
 
-/** The order of deleting at the origin: what other shards cannot resolve while two shards hold it goes first. */
+/**
+ * The order of deleting. What other shards cannot resolve while two shards hold it goes first. Then namespaces: while
+ * a shard knows one, its controllers give it a new `default` ServiceAccount and `kube-root-ca.crt` as soon as these go.
+ */
 export function cleanupOrder<R extends { readonly family: string }>(ranges: readonly R[]): R[] {
-  return [
-    ...ranges.filter(({ family }) => isLate(family)),
-    ...ranges.filter(({ family }) => !isLate(family)),
-  ];
+  const turnOf = ({ family }: R) => (isLate(family) ? 0 : isOneOf(NAMESPACES, family) ? 1 : 2);
+  return [0, 1, 2].flatMap((turn) => ranges.filter((range) => turnOf(range) === turn));
 }
