@@ -222,7 +222,7 @@ function report(move: Move, timeline: Timeline): MoveReport {
 /** What a dry run tells: all that was found by reading, and nothing of what did not happen. */
 function plan(move: Move, timeline: Timeline): MoveReport {
   const { verification: _v, switched: _s, cleaned: _c, outage: _o, ...found } = report(move, timeline);
-  return { ...found, bytes: move.copied?.bytes ?? 0, families: move.families };
+  return { ...found, keys: move.keys, bytes: move.copied?.bytes ?? 0, families: move.families };
 }
 
 function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["outage"]> {

@@ -1,8 +1,9 @@
-import { Context } from "@temporalio/activity";
+import { once } from "node:events";
 import { rangesOf } from "../../etcd/scan.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { createPreflight } from "./preflight.ts";
 import type { LogicalClusterActivities } from "./types.ts";
+import { beginWork } from "./work.ts";
 
 const nothing = async () => undefined;
 
@@ -33,8 +34,11 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
       return { revision, keys, bytes, written: 0, deleted: 0, tombstones: 0, seededCrds: [] };
     },
     catchUp: async () => ({ position: "0", changes: 0, lagMs: 0 }),
-    // The engine expects it to go on until it is stopped.
-    follow: async () => await Context.current().cancelled,
+    // Goes on until it is stopped, as the real one does; a cancellation is learnt through heartbeats.
+    async follow() {
+      using work = beginWork("Tail");
+      if (!work.signal.aborted) await once(work.signal, "abort");
+    },
     async verify() {
       const none = { families: [], allowed: [], allowedTotal: 0, unequal: 0, samples: [] };
       return { position: "0", keys: 0, bytes: 0, ...none };

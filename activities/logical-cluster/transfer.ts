@@ -49,10 +49,11 @@ export function createTransferActivities(site: KcpSite): Steps {
           advice: 'start with "revisions": "align"',
         });
       }
-      const { revision, puts } = await raiseRevision(session.destination, origin + HEADROOM, {
+      const target = origin + HEADROOM;
+      const { revision, puts } = await raiseRevision(session.destination, target, {
         signal: work.signal,
         onProgress: (at) =>
-          work.tell({ done: Number(at - before), total: Number(origin - before), unit: "revisions" }),
+          work.tell({ done: Number(at - before), total: Number(target - before), unit: "revisions" }),
       });
       return { from: String(before), to: String(revision), puts };
     },

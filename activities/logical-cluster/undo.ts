@@ -1,12 +1,20 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
+import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
+import type { Session } from "./session.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "./work.ts";
+import type { Work } from "./work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "dismantleFence" | "clearDestination" | "unlock">;
+
+/** A controller of the destination that has seen the copy may still answer it: nothing may come for this long. */
+const QUIET_MS = 250;
+const QUIET_LOOKS = 3;
 
 /** Undo, each safe to run again and safe to run when there is nothing to undo. */
 export function createUndoActivities(site: KcpSite): Steps {
@@ -24,16 +32,9 @@ export function createUndoActivities(site: KcpSite): Steps {
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject);
-      const { store } = session.to;
-      for (;;) {
-        const ranges = await rangesOf(store, subject.cluster);
-        if (ranges.length === 0) return;
-        await removeKeys(session.destination, {
-          ranges,
-          unchangedSince: await store.head(),
-          signal: work.signal,
-          onProgress: (done) => work.tell({ done, unit: "keys" }),
-        });
+      for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
+        if (await removeAll(session, work)) quiet = 0;
+        await delay(QUIET_MS, undefined, { signal: work.signal });
       }
     },
 
@@ -41,4 +42,18 @@ export function createUndoActivities(site: KcpSite): Steps {
       await releaseLocks(site, subject);
     },
   };
+}
+
+/** @returns whether there was anything to remove. */
+async function removeAll(session: Session, work: Work): Promise<boolean> {
+  const { store } = session.to;
+  const ranges = cleanupOrder(await rangesOf(store, session.cluster));
+  if (ranges.length === 0) return false;
+  await removeKeys(session.destination, {
+    ranges,
+    unchangedSince: await store.head(),
+    signal: work.signal,
+    onProgress: (done) => work.tell({ done, unit: "keys" }),
+  });
+  return true;
 }
