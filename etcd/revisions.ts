@@ -29,7 +29,7 @@ export async function raiseRevision(
   let revision = await token.store.head();
   let puts = 0;
   const worker = async () => {
-    while (revision < target && puts < Number(target) && !options.signal.aborted) {
+    while (revision < target && !options.signal.aborted) {
       puts += 1;
       const result = await token.transact([], [put(filler, "")]);
       if (result.revision > revision) revision = result.revision;
