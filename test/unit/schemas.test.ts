@@ -35,7 +35,6 @@ test("a field with a default need not be typed, and a field that is not known is
   };
   expect(schema.required).toEqual(["logicalCluster", "to"]);
   expect(schema.additionalProperties).toBe(false);
-  for (const [name, property] of Object.entries(schema.properties)) {
-    expect(property.description, name).toBeTruthy();
-  }
+  const unexplained = Object.entries(schema.properties).filter(([, { description }]) => !description);
+  expect(unexplained).toEqual([]);
 });
