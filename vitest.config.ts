@@ -1,15 +1,17 @@
 import { defineConfig } from "vitest/config";
 
-// Real servers are slow to start and quick afterwards: files that share one run one after the other.
+// Real servers are slow to start and quick afterwards: files that share some run one after the other, and so do the
+// groups, because two cores are not enough for two of them.
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"] } },
+      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], sequence: { groupOrder: 0 } } },
       {
         test: {
           name: "servers",
           globalSetup: ["test/setup/temporal.ts"],
-          include: ["test/{etcd,engine,workflows,replay,testbed}/**/*.test.ts"],
+          include: ["test/{cli,etcd,engine,replay,testbed}/**/*.test.ts"],
+          sequence: { groupOrder: 1 },
           testTimeout: 120_000,
           hookTimeout: 900_000,
           fileParallelism: false,
@@ -18,7 +20,9 @@ export default defineConfig({
       {
         test: {
           name: "e2e",
+          globalSetup: ["test/setup/kcp.ts"],
           include: ["test/e2e/**/*.test.ts"],
+          sequence: { groupOrder: 2 },
           testTimeout: 300_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,

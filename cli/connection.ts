@@ -1,11 +1,12 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
+import { fileURLToPath } from "node:url";
 import { Client, Connection } from "@temporalio/client";
 import type { ConnectionOptions } from "@temporalio/client";
-import { loadConfig } from "../sites/config.ts";
-import type { SitesConfig } from "../sites/config.ts";
+import { temporalTarget } from "../workers/config.ts";
+import type { TemporalTarget } from "../workers/config.ts";
 import { CommandError, EXIT } from "./exit-codes.ts";
-import { explain } from "./problems.ts";
+import { explain, isAnswer, UnreachableError } from "./problems.ts";
 import type { Endpoint } from "./problems.ts";
 
 /** What the command line says about where Temporal is. */
@@ -15,62 +16,35 @@ export interface ConnectionFlags {
   readonly namespace?: string;
 }
 
-/** The connection with all its sources weighed: the command line, then the environment, then the file. */
-export interface Settings extends Endpoint {
-  readonly tls?: NonNullable<ConnectionOptions["tls"]>;
-  readonly apiKey?: string;
-}
-
-export const DEFAULT_CONFIG = "rehome.yaml";
+const CONFIG = "rehome.yaml";
+const NO_CONFIG = fileURLToPath(new URL("defaults.yaml", import.meta.url));
 const CONNECT_WITHIN_MS = 5000;
 
-/** @throws CommandError for a configuration that cannot be read. */
-export function settingsFrom(flags: ConnectionFlags, env: NodeJS.ProcessEnv): Settings {
-  const { address, namespace, tls, apiKeyFile } = temporalSection(flags.config);
-  const apiKey = env["TEMPORAL_API_KEY"] ?? (apiKeyFile === undefined ? undefined : readText(apiKeyFile).trim());
-  return {
-    address: flags.address ?? env["TEMPORAL_ADDRESS"] ?? address,
-    namespace: flags.namespace ?? env["TEMPORAL_NAMESPACE"] ?? namespace,
-    ...(tls === undefined ? {} : { tls: tlsFrom(tls) }),
-    ...(apiKey === undefined || apiKey === "" ? {} : { apiKey }),
+/**
+ * Where Temporal is: the command line goes before the environment, and that before the file.
+ *
+ * @throws CommandError for a configuration that cannot be read.
+ */
+export async function targetFrom(
+  { config, address, namespace }: ConnectionFlags,
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<TemporalTarget> {
+  const file = config ?? (existsSync(CONFIG) ? CONFIG : NO_CONFIG);
+  const overrides = {
+    ...(address === undefined ? {} : { TEMPORAL_ADDRESS: address }),
+    ...(namespace === undefined ? {} : { TEMPORAL_NAMESPACE: namespace }),
   };
-}
-
-type TemporalSection = SitesConfig["temporal"];
-
-function temporalSection(path: string | undefined): TemporalSection {
-  const file = path ?? (existsSync(DEFAULT_CONFIG) ? DEFAULT_CONFIG : undefined);
-  if (file === undefined) return { address: "127.0.0.1:7233", namespace: "default" };
   try {
-    return loadConfig(file).temporal;
+    return await temporalTarget(file, { ...environment, ...overrides });
   } catch (error) {
     throw new CommandError(EXIT.usage, (error as Error).message, error);
   }
 }
 
-function tlsFrom({ ca, cert, key, serverName }: NonNullable<TemporalSection["tls"]>): NonNullable<Settings["tls"]> {
-  if ((cert === undefined) !== (key === undefined)) {
-    throw new CommandError(EXIT.usage, "temporal.tls: cert and key go together; give both or neither");
-  }
-  return {
-    ...(ca === undefined ? {} : { serverRootCACertificate: readBytes(ca) }),
-    ...(cert === undefined || key === undefined
-      ? {}
-      : { clientCertPair: { crt: readBytes(cert), key: readBytes(key) } }),
-    ...(serverName === undefined ? {} : { serverNameOverride: serverName }),
-  };
-}
-
-function readBytes(file: string): Buffer {
-  try {
-    return readFileSync(file);
-  } catch (error) {
-    throw new CommandError(EXIT.usage, `cannot read ${file}: ${(error as Error).message}`, error);
-  }
-}
-
-function readText(file: string): string {
-  return readBytes(file).toString("utf8");
+/** The connection as it was typed, for commands that are shown to be pasted. */
+export function typedConnection({ config, address, namespace }: ConnectionFlags): string[] {
+  const given = { "--config": config, "--address": address, "--namespace": namespace };
+  return Object.entries(given).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
 }
 
 /** Who sits at this command line, for the history. */
@@ -88,24 +62,53 @@ export function operator(): string {
  *
  * @throws CommandError in plain words; anything else is a defect.
  */
-export async function withClient<T>(settings: Settings, use: (client: Client) => Promise<T>): Promise<T> {
-  let connection: Connection | undefined;
+export async function withClient<T>(target: TemporalTarget, use: (client: Client) => Promise<T>): Promise<T> {
+  const { namespace } = target;
+  const connection = await connect(target);
   try {
-    connection = await connect(settings);
-    const { namespace } = settings;
-    return await use(new Client({ connection, namespace, identity: `rehome CLI of ${operator()}@${hostname()}` }));
+    return await use(
+      new Client({ connection, namespace, identity: `rehome CLI of ${operator()}@${hostname()}` }),
+    );
   } catch (error) {
-    throw explain(error, settings);
+    throw explain(error, endpointOf(target));
   } finally {
-    await connection?.close();
+    await connection.close();
   }
 }
 
-async function connect({ address, tls, apiKey }: Settings): Promise<Connection> {
-  return await Connection.connect({
+function endpointOf({ connection, namespace }: TemporalTarget): Endpoint {
+  return { address: connection.address ?? "", namespace };
+}
+
+async function connect(target: TemporalTarget): Promise<Connection> {
+  const { tls, apiKey } = target.connection;
+  const { address } = endpointOf(target);
+  const options = {
     address,
     connectTimeout: CONNECT_WITHIN_MS,
     ...(tls === undefined ? {} : { tls }),
     ...(apiKey === undefined ? {} : { apiKey }),
-  });
+  };
+  try {
+    return await Connection.connect(options);
+  } catch (error) {
+    const reason = isAnswer(error) ? error : ((await refusal(options)) ?? error);
+    throw explain(new UnreachableError(reason), endpointOf(target));
+  }
+}
+
+/** Waiting for a connection ends without a word about why there is none; a call that does not wait says it. */
+async function refusal(options: ConnectionOptions): Promise<unknown> {
+  const connection = Connection.lazy({ ...options, interceptors: [] });
+  try {
+    await connection.withDeadline(
+      Date.now() + CONNECT_WITHIN_MS,
+      async () => await connection.workflowService.getSystemInfo({}),
+    );
+    return undefined;
+  } catch (error) {
+    return error;
+  } finally {
+    await connection.close();
+  }
 }

@@ -133,8 +133,9 @@ class Observer {
   }
 
   async #timely<T>(call: () => Promise<T>): Promise<T> {
-    return await this.#client.withDeadline(Date.now() + ANSWER_WITHIN_MS, async () =>
-      await this.#client.withAbortSignal(this.#signal, call),
+    return await this.#client.withDeadline(
+      Date.now() + ANSWER_WITHIN_MS,
+      async () => await this.#client.withAbortSignal(this.#signal, call),
     );
   }
 
@@ -164,7 +165,9 @@ function firstRunIdOf({ raw, runId }: WorkflowExecutionDescription): string {
 }
 
 /** What the server keeps about the move for searching. */
-export function indexedBy({ typedSearchAttributes }: Pick<WorkflowExecutionDescription, "typedSearchAttributes">): Indexed {
+export function indexedBy({
+  typedSearchAttributes,
+}: Pick<WorkflowExecutionDescription, "typedSearchAttributes">): Indexed {
   const found = {
     phase: typedSearchAttributes.get(SEARCH_ATTRIBUTES.phase),
     subject: typedSearchAttributes.get(SEARCH_ATTRIBUTES.subject),

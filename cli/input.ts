@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { CommandError, EXIT } from "./exit-codes.ts";
-import { DEFAULT_KIND, KINDS } from "./kinds.ts";
+import { DEFAULT_KIND, KIND_NAMES, kindOf } from "./kinds.ts";
 import type { Kind } from "./kinds.ts";
 
 /** Fields of the input that have an option of their own. */
@@ -27,11 +27,11 @@ export interface CheckedInput {
  * @throws CommandError with a line for each flaw: the field, its value, and what to write instead.
  */
 export function inputFrom(kindName: string = DEFAULT_KIND, flags: InputFlags): CheckedInput {
-  const kind = KINDS[kindName];
+  const kind = kindOf(kindName);
   if (kind === undefined) {
     throw new CommandError(
       EXIT.usage,
-      `no kind of move is called ${JSON.stringify(kindName)}; there is ${Object.keys(KINDS).join(", ")}`,
+      `no kind of move is called ${JSON.stringify(kindName)}; there is ${KIND_NAMES.join(", ")}`,
     );
   }
   const { gate, input: json, logicalCluster, to, from, fence } = flags;
@@ -52,7 +52,8 @@ function parseObject(json: string | undefined): Record<string, unknown> {
   } catch (error) {
     throw new CommandError(EXIT.usage, `--input is not JSON: ${(error as Error).message}`, error);
   }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  if (typeof value === "object" && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>;
   throw new CommandError(EXIT.usage, `--input must be a JSON object, as in --input '{"to":"shard-1"}'`);
 }
 
@@ -66,7 +67,9 @@ function flawWords(issue: z.core.$ZodIssue, kind: Kind): string {
   const flag = typeof field === "string" ? kind.flags[field] : undefined;
   const fix = flag === undefined ? "" : `; set it with ${flag}`;
   const where = issue.path
-    .map((part, index) => (typeof part === "number" ? `[${part}]` : index === 0 ? String(part) : `.${String(part)}`))
+    .map((part, index) =>
+      typeof part === "number" ? `[${part}]` : index === 0 ? String(part) : `.${String(part)}`,
+    )
     .join("");
   return `${where}: ${valueWords(issue)}${fix}`;
 }

@@ -1,14 +1,18 @@
 import type { z } from "zod";
 import { logicalClusterMigrationInput } from "../inputs/logical-cluster-migration.ts";
 
+type Fields = Readonly<Record<string, unknown>>;
+
 /** What the command line knows about a kind of move. */
 export interface Kind {
   /** Checks and describes the input. */
   readonly schema: z.ZodObject;
-  /** What is moved, for the default workflow id; empty when the input does not say. */
-  readonly subject: (input: Readonly<Record<string, unknown>>) => string;
-  /** One line for lists. */
-  readonly summary: (input: Readonly<Record<string, unknown>>) => string;
+  /** What is moved, for the default workflow id. */
+  readonly subject: (input: Fields) => string;
+  /** One line for lists, of a checked input. */
+  readonly summary: (input: Fields) => string;
+  /** One line above the report. */
+  readonly headline: (report: Fields) => string;
   /** The option of `start` that sets a field, where there is one. */
   readonly flags: Readonly<Record<string, string>>;
 }
@@ -17,11 +21,20 @@ function text(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-export const KINDS: Readonly<Record<string, Kind>> = {
+function clusterHeadline({ path, cluster, from, to, dryRun, verified }: Fields): string {
+  const subject = `${text(path)} (${text(cluster)})`;
+  if (dryRun === true)
+    return `Plan: ${subject} can be moved from ${text(from)} to ${text(to)}. Nothing was changed.`;
+  const proof = verified === true ? "proven equal before the switch" : "NOT proven equal";
+  return `${subject} was moved from ${text(from)} to ${text(to)}, ${proof}.`;
+}
+
+const KINDS: Readonly<Record<string, Kind>> = {
   logicalClusterMigration: {
     schema: logicalClusterMigrationInput,
     subject: ({ logicalCluster }) => text(logicalCluster),
     summary: ({ logicalCluster, to }) => `Move ${text(logicalCluster)} to ${text(to)}`,
+    headline: clusterHeadline,
     flags: {
       logicalCluster: "--logical-cluster <path or id>",
       to: "--to <shard>",
@@ -31,5 +44,11 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     },
   },
 };
+
+export const KIND_NAMES: readonly string[] = Object.keys(KINDS);
+
+export function kindOf(name: string): Kind | undefined {
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : undefined;
+}
 
 export const DEFAULT_KIND = "logicalClusterMigration";

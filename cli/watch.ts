@@ -45,7 +45,7 @@ function openView({ out, hints }: WatchOptions): View {
   if (isTerminal(out)) {
     const screen = openScreen(out);
     return {
-      sight: (sight) => screen.draw(frameOf(sight, hints, out.rows - 1)),
+      sight: (sight) => screen.draw(frameOf(sight, hints, { columns: out.columns, rows: out.rows - 1 })),
       close: () => screen.close(),
     };
   }

@@ -6,19 +6,17 @@ import { DRY_RUN_PREFIX } from "../workflows/engine/names.ts";
 import type { LiveFigures, Work } from "./view/sight.ts";
 
 /**
- * What an activity may tell about itself with its heartbeat, beside its own cursor: the fields of the signal
- * `progressed`, under the name `progress`. Heartbeats cost no history, so they are as fresh as a second.
+ * What an activity tells with its heartbeat: the fields of the signal `progressed`. Heartbeats cost no history, so they
+ * are as fresh as a second. Without `phase` they count for the phase that runs.
  */
 const beat = z.looseObject({
-  progress: z.looseObject({
-    phase: z.string().optional(),
-    done: z.number().optional(),
-    total: z.number().optional(),
-    unit: z.string().optional(),
-    bytes: z.number().optional(),
-    lagMs: z.number().optional(),
-    lagRevisions: z.number().optional(),
-  }),
+  phase: z.string().optional(),
+  done: z.number().optional(),
+  total: z.number().optional(),
+  unit: z.string().optional(),
+  bytes: z.number().optional(),
+  lagMs: z.number().optional(),
+  lagRevisions: z.number().optional(),
 });
 
 type PendingActivity = NonNullable<WorkflowExecutionDescription["raw"]["pendingActivities"]>[number];
@@ -39,7 +37,9 @@ export class WorkReader {
   }
 
   async read({ raw }: WorkflowExecutionDescription): Promise<readonly Work[]> {
-    return await Promise.all((raw.pendingActivities ?? []).map(async (activity) => await this.#workOf(activity)));
+    return await Promise.all(
+      (raw.pendingActivities ?? []).map(async (activity) => await this.#workOf(activity)),
+    );
   }
 
   async #workOf(activity: PendingActivity): Promise<Work> {
@@ -53,7 +53,12 @@ export class WorkReader {
       name: (activity.activityType?.name ?? "an activity").replace(DRY_RUN_PREFIX, ""),
       attempt: attempt ?? 1,
       scheduledAt: millis(scheduledTime) ?? Date.now(),
-      state: activity.state !== SCHEDULED ? "runs" : (attempt ?? 1) > 1 ? "will be tried again" : "waits for a worker",
+      state:
+        Number(activity.state) !== SCHEDULED
+          ? "runs"
+          : (attempt ?? 1) > 1
+            ? "will be tried again"
+            : "waits for a worker",
       ...(failed === undefined ? {} : { lastFailure: plainWords(failed) }),
       ...(figures === undefined ? {} : { figures }),
     };
@@ -61,8 +66,8 @@ export class WorkReader {
 
   #figuresOf(id: string, details: unknown, at: number | undefined): LiveFigures | undefined {
     const parsed = beat.safeParse(details);
-    if (!parsed.success || at === undefined) return undefined;
-    const { phase, done, total, unit, bytes, lagMs, lagRevisions } = parsed.data.progress;
+    if (!parsed.success || at === undefined || Object.keys(parsed.data).length === 0) return undefined;
+    const { phase, done, total, unit, bytes, lagMs, lagRevisions } = parsed.data;
     const perSecond = done === undefined ? undefined : this.#rate(id, done, at);
     const given = { phase, done, total, unit, bytes, lagMs, lagRevisions, perSecond };
     return { at, ...defined(given) };

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { CompactedError } from "./errors.ts";
 import { displayKey, ownKeys } from "./keys.ts";
 import type { Key } from "./keys.ts";
 import { put, remove, when } from "./store.ts";
@@ -24,13 +25,14 @@ export interface Conflict {
 export interface LateWrites {
   readonly carried: number;
   readonly conflicts: readonly Conflict[];
+  /** The origin's history since the drain was gone already: deletions in it are not known. */
+  readonly historyLost: boolean;
 }
 
 /**
  * Finds the late writes, deletions included, in the origin's history and carries them over. The result is recorded in
  * the origin before this returns: only then may the cleanup begin, whose own deletions would look the same.
  * @param drainedAt origin revision up to which everything has been carried over.
- * @throws CompactedError when the history since the drain is gone.
  */
 export async function carryLateWrites(
   origin: Token,
@@ -43,13 +45,19 @@ export async function carryLateWrites(
   const { entry: recorded } = await store.get(late);
   if (recorded) return JSON.parse(recorded.value.toString()) as LateWrites;
   const until = await pulse(origin);
-  const keys = await changedKeys(store, { cluster, from: drainedAt + 1n, until, signal });
+  const keys = await changedKeys(store, { cluster, from: drainedAt + 1n, until, signal }).catch(
+    whereCompacted,
+  );
   const conflicts: Conflict[] = [];
-  for (const key of keys) {
+  for (const key of keys ?? []) {
     const conflict = await carryLateWrite(store, destination, key, drainedAt);
     if (conflict) conflicts.push(conflict);
   }
-  const result = { carried: keys.size - conflicts.length, conflicts };
+  const result = {
+    carried: (keys?.size ?? 0) - conflicts.length,
+    conflicts,
+    historyLost: keys === undefined,
+  };
   await origin.transact([], [put(late, JSON.stringify(result))]);
   return result;
 }
@@ -61,16 +69,22 @@ export async function carryLateWrite(
   key: Key,
   drainedAt: bigint,
 ): Promise<Conflict | undefined> {
-  const [{ entry: drained }, { entry: late }, { entry: now }] = await Promise.all([
-    origin.get(key, { revision: drainedAt }),
+  const [drained, { entry: late }, { entry: now }] = await Promise.all([
+    origin.get(key, { revision: drainedAt }).catch(whereCompacted),
     origin.get(key),
     destination.store.get(key),
   ]);
   if (sameValue(now, late)) return undefined;
   const guard = when.modifiedAt(key, now?.modRevision ?? 0n);
   const write = late ? put(key, late.value) : remove(key);
-  if (sameValue(now, drained) && (await destination.transact([guard], [write])).succeeded) return undefined;
+  const untouched = drained !== undefined && sameValue(now, drained.entry);
+  if (untouched && (await destination.transact([guard], [write])).succeeded) return undefined;
   return { key: displayKey(key), origin: digest(late), destination: digest(now) };
+}
+
+/** Without its history the origin cannot tell what was copied, so nothing may be taken for it. */
+function whereCompacted(error: unknown): undefined {
+  if (!(error instanceof CompactedError)) throw error;
 }
 
 function sameValue(a: Entry | undefined, b: Entry | undefined): boolean {

@@ -23,7 +23,6 @@ import type { Timeline } from "./engine/timeline.ts";
 /** What the phases know; everything here survives continuing as new. */
 interface Move extends Admission {
   readonly move: string;
-  step: number;
   verifiedAt?: number;
   alignment?: Alignment;
   copied?: Copied;
@@ -67,9 +66,8 @@ const VERIFICATION_AGE_MS = 2 * 60_000;
 const steps = (move: Pick<Move, "input">) => activitiesFor(move.input.dryRun, table, move.input.timeouts);
 
 function subject(move: Move): Subject {
-  move.step += 1;
   const { cluster, from, to, input } = move;
-  return { move: move.move, step: move.step, cluster, from, to, revisions: input.revisions };
+  return { move: move.move, cluster, from, to, revisions: input.revisions };
 }
 
 const phases = [
@@ -129,7 +127,11 @@ const phases = [
     summary: "Wait until every front-proxy serves from the destination",
     pausable: false,
     run: async (move) => {
-      move.routed = await steps(move).awaitRouting({ ...subject(move), path: move.path, fence: move.fence });
+      move.routed = await steps(move).awaitRouting({
+        ...subject(move),
+        fence: move.fence,
+        position: move.switched!.position,
+      });
     },
   }),
   phase<Move>("OriginCleanup", {
@@ -169,7 +171,7 @@ async function preflight(raw: unknown): Promise<Admitted<Move>> {
   const admission = await activitiesFor(false, table).preflight(raw);
   const { input, path, cluster, from, to } = admission;
   return {
-    context: { ...admission, move: `${workflowInfo().workflowId} ${uuid4()}`, step: 0 },
+    context: { ...admission, move: `${workflowInfo().workflowId} ${uuid4()}` },
     gates: input.gates,
     dryRun: input.dryRun,
     subject: `${path} (${cluster})`,
@@ -222,7 +224,13 @@ function report(move: Move, timeline: Timeline): MoveReport {
 /** What a dry run tells: all that was found by reading, and nothing of what did not happen. */
 function plan(move: Move, timeline: Timeline): MoveReport {
   const { verification: _v, switched: _s, cleaned: _c, outage: _o, ...found } = report(move, timeline);
-  return { ...found, keys: move.keys, bytes: move.copied?.bytes ?? 0, families: move.families };
+  return {
+    ...found,
+    verified: false,
+    keys: move.keys,
+    bytes: move.copied?.bytes ?? 0,
+    families: move.families,
+  };
 }
 
 function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["outage"]> {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Context } from "@temporalio/activity";
+import { CompactedError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
@@ -88,7 +89,7 @@ async function prepare(
   const [ranges, heal, changed] = await Promise.all([
     rangesOnEitherSide(from.store, to.store, cluster),
     hasDeadContext(to.api, cluster),
-    changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until, signal }),
+    changedSinceVerify(session, BigInt(input.verifiedAt), until, signal),
     running.reach(until),
   ]);
   const late = await verify(from.store, to.store, {
@@ -101,6 +102,20 @@ async function prepare(
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
   return { ranges, heal };
+}
+
+async function changedSinceVerify(
+  { from, cluster }: Session,
+  verifiedAt: bigint,
+  until: bigint,
+  signal: AbortSignal,
+) {
+  try {
+    return await changedKeys(from.store, { cluster, from: verifiedAt + 1n, until, signal });
+  } catch (error) {
+    if (!(error instanceof CompactedError)) throw error;
+    throw failure("NotVerified", "the origin's history since the proof has been compacted: it is made again");
+  }
 }
 
 /** Sets the time of the fence and takes the fence off again when `run` fails or does not end in time. */

@@ -49,7 +49,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
       return { ...never, position: "0", changes: 0, keys: 0, healed: false };
     },
     awaitRouting: async () => ({ routedAt: 0, frontProxies: site.frontProxies.length }),
-    cleanOrigin: async () => ({ deleted: 0, lateWrites: 0, conflicts: [] }),
+    cleanOrigin: async () => ({ deleted: 0, lateWrites: 0, conflicts: [], historyLost: false }),
     finalize: async () => ({ leftInPlace: [] }),
     dismantleFence: nothing,
     clearDestination: nothing,

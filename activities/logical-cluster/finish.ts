@@ -56,6 +56,8 @@ export function createFinishActivities(site: KcpSite): Steps {
         }),
       );
       const routedAt = Date.now();
+      // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
+      await carryLateWrites(session.origin, session.destination, BigInt(subject.position), work.signal);
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
       return { routedAt, frontProxies: site.frontProxies.length };
     },
@@ -186,7 +188,7 @@ async function removeTheRest(
     },
     onProgress: (done) => work.tell({ done, total, unit: "keys" }),
   });
-  return { deleted, lateWrites, conflicts: [...conflicts.values()] };
+  return { deleted, lateWrites, conflicts: [...conflicts.values()], historyLost: late.historyLost };
 }
 
 /**

@@ -15,9 +15,6 @@ import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { put, when } from "../../etcd/store.ts";
 import type { Subject } from "./types.ts";
 
-/** Attempts of one step that the epoch leaves room for. */
-const ATTEMPTS = 100_000;
-
 /** One attempt of one mutating step: the two shards, and the right to write to their stores. */
 export interface Session {
   readonly cluster: string;
@@ -55,8 +52,12 @@ export async function openSession(
   };
 }
 
-function claimOf({ move, step }: Subject) {
-  return { move, epoch: step * ATTEMPTS + activityInfo().attempt };
+/**
+ * Attempts are ranked by when Temporal scheduled them: one attempt of a step after the other, one step after the
+ * other, and further up also after a reset of the workflow, which counts attempts from one again.
+ */
+function claimOf({ move }: Subject) {
+  return { move, epoch: activityInfo().currentAttemptScheduledTimestampMs };
 }
 
 /** Gives the locks back, as the last thing that a move does: a store without this move's lock counts as done. */

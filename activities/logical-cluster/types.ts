@@ -2,12 +2,10 @@ import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-
 import type { Conflict } from "../../etcd/late.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 
-/** What every step is told. `move` and `step` make the fencing token: see etcd/token.ts. */
+/** What every step is told. */
 export interface Subject {
-  /** Id of the move, the same for all its steps and attempts. */
+  /** Id of the move, the same for all its steps and attempts: holder of the lock (etcd/token.ts). */
   readonly move: string;
-  /** Counts the calls of this move: a later call outranks an earlier one that is still running somewhere. */
-  readonly step: number;
   /** Id of the logical cluster. */
   readonly cluster: string;
   readonly from: string;
@@ -104,6 +102,8 @@ export interface Cleaned {
   readonly deleted: number;
   readonly lateWrites: number;
   readonly conflicts: readonly Conflict[];
+  /** The origin's history since the drain was compacted before it was read: late deletions cannot be told any more. */
+  readonly historyLost: boolean;
 }
 
 export interface Finished {
@@ -156,7 +156,7 @@ export interface LogicalClusterActivities {
   cutover(
     subject: Subject & { fence: FenceKind; fenceBudgetMs: number; verifiedAt: string },
   ): Promise<Switched>;
-  awaitRouting(subject: Subject & { path: string; fence: FenceKind }): Promise<Routed>;
+  awaitRouting(subject: Subject & { fence: FenceKind; position: string }): Promise<Routed>;
   cleanOrigin(subject: Subject & { position: string }): Promise<Cleaned>;
   finalize(subject: Subject & { path: string; fence: FenceKind }): Promise<Finished>;
   dismantleFence(subject: Subject & { fence: FenceKind }): Promise<void>;

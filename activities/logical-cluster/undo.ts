@@ -4,7 +4,8 @@ import { rangesOf } from "../../etcd/scan.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
-import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { fenceOf, healContexts, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "./work.ts";
@@ -32,6 +33,7 @@ export function createUndoActivities(site: KcpSite): Steps {
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject);
+      await refuseAfterSwitch(session);
       for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
         if (await removeAll(session, work)) quiet = 0;
         await delay(QUIET_MS, undefined, { signal: work.signal });
@@ -42,6 +44,15 @@ export function createUndoActivities(site: KcpSite): Steps {
       await releaseLocks(site, subject);
     },
   };
+}
+
+/** Nothing calls for an undo after the switch; should it happen all the same, the only copy must not be deleted. */
+async function refuseAfterSwitch({ to, cluster }: Session): Promise<void> {
+  if (!(await readLogicalCluster(to, cluster))) return;
+  throw failure("Conflict", {
+    message: `${cluster} is served by ${to.name}: nothing is deleted there`,
+    advice: "reset the workflow to before its cutover, so that it goes forward",
+  });
 }
 
 /** @returns whether there was anything to remove. */

@@ -20,7 +20,7 @@ export function beginWork(phase: string): Work {
   return {
     signal: Context.current().cancellationSignal,
     tell(figures) {
-      cursor.beat(figures);
+      cursor.beat({ phase, ...figures });
       report(figures);
     },
     [Symbol.dispose]: () => alive[Symbol.dispose](),

@@ -2,7 +2,7 @@ import type { Client, WorkflowExecutionInfo } from "@temporalio/client";
 import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
 import { indexedBy } from "../follow.ts";
 import { serverWords } from "../problems.ts";
-import { duration, oneLine, percent, timestamp } from "../view/format.ts";
+import { duration, oneLine, percent } from "../view/format.ts";
 import { tableLines } from "../view/table.ts";
 
 export interface ListedMove {
@@ -80,8 +80,8 @@ export function listLines(moves: readonly ListedMove[]): string[] {
     oneLine(move.phase),
     percent(move.progress),
     move.destination === "" ? "" : `${oneLine(move.source)} → ${oneLine(move.destination)}`,
-    timestamp(Date.parse(move.startedAt)),
+    `${move.startedAt.slice(0, 19)}Z`,
     duration(move.ms),
   ]);
-  return tableLines(["MOVE", "PHASE", "DONE", "ROUTE", "STARTED", "TOOK"], rows);
+  return tableLines(["MOVE", "PHASE", "DONE", "ROUTE", "STARTED", "TIME"], rows);
 }

@@ -37,8 +37,12 @@ export async function sendMessage(
     throw new CommandError(EXIT.failed, `${name} refused: ${ended(workflowId, hints)}`);
   }
   try {
-    const answer = await client.withDeadline(Date.now() + ANSWER_WITHIN_MS, async () =>
-      await client.workflow.getHandle(workflowId).executeUpdate<string, [typeof argument]>(name, { args: [argument] }),
+    const answer = await client.withDeadline(
+      Date.now() + ANSWER_WITHIN_MS,
+      async () =>
+        await client.workflow
+          .getHandle(workflowId)
+          .executeUpdate<string, [typeof argument]>(name, { args: [argument] }),
     );
     return oneLine(answer);
   } catch (error) {
@@ -51,7 +55,8 @@ function explainUpdate(error: unknown, name: string, workflowId: string, hints: 
     const reason = applicationFailure(error.cause)?.message ?? error.cause?.message ?? error.message;
     return new CommandError(EXIT.failed, `${name} refused: ${oneLine(reason)}`, error);
   }
-  if (isNotFound(error)) return new CommandError(EXIT.failed, `${name} refused: ${ended(workflowId, hints)}`, error);
+  if (isNotFound(error))
+    return new CommandError(EXIT.failed, `${name} refused: ${ended(workflowId, hints)}`, error);
   if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError || isUnreachable(error)) {
     return new CommandError(
       EXIT.unavailable,

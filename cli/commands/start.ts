@@ -57,12 +57,13 @@ function detailsOf({ kindName, input }: CheckedInput, { by, program }: Hints): s
 }
 
 /** What to tell when nobody would take the move up; undefined when somebody polls. */
-export async function missingWorker(client: Client, taskQueue: string = TASK_QUEUE): Promise<string | undefined> {
+export async function missingWorker(
+  client: Client,
+  taskQueue: string = TASK_QUEUE,
+): Promise<string | undefined> {
   const { pollers } = await client.workflowService.describeTaskQueue({
     namespace: client.options.namespace,
     taskQueue: { name: taskQueue },
-    // TASK_QUEUE_TYPE_WORKFLOW.
-    taskQueueType: 1,
   });
   if ((pollers ?? []).length > 0) return undefined;
   return `no worker polls the task queue ${taskQueue}: the move waits until one runs. Start one: ${START_A_WORKER}`;

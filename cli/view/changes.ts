@@ -2,12 +2,23 @@ import type { MigrationState, StepProgress } from "../../workflows/engine/state.
 import { duration, oneLine, timestamp } from "./format.ts";
 import { commandFor } from "./hints.ts";
 import type { Hints } from "./hints.ts";
-import { isInPreflight, lagWords, outcomeWords, progressWords, routeWords, said, silenceWords, troubleWords } from "./says.ts";
+import {
+  lagWords,
+  outcomeWords,
+  progressWords,
+  routeWords,
+  said,
+  silenceWords,
+  troubleWords,
+} from "./says.ts";
 import { figuresOf, lagOf } from "./sight.ts";
 import type { Sight } from "./sight.ts";
 
-/** Figures change all the time; this often is enough for a log. */
-const FIGURES_EVERY_MS = 5000;
+/**
+ * Figures change all the time. They are told again after a tenth of the time since the start, within these limits: a
+ * move of seconds shows how it gets on, and one of hours does not fill the log.
+ */
+const FIGURES_AFTER_MS = { least: 5000, most: 60_000 };
 
 interface Change {
   readonly at: number;
@@ -22,6 +33,7 @@ export class ChangeLog {
   readonly #hints: Hints;
   #before: Sight | undefined;
   #figuresSaidAt = 0;
+  #figuresSaid = "";
 
   constructor(hints: Hints) {
     this.#hints = hints;
@@ -36,7 +48,9 @@ export class ChangeLog {
       ...surroundings(before, sight),
     ];
     if (sight.outcome !== undefined && before?.outcome === undefined) {
-      changes.push({ at: sight.closedAt ?? sight.at, text: outcomeWords(sight, sight.outcome) });
+      const report = commandFor(this.#hints, "report", sight.workflowId);
+      const text = `${outcomeWords(sight, sight.outcome)}; what happened: ${report}`;
+      changes.push({ at: sight.closedAt ?? sight.at, text });
     }
     this.#before = sight;
     // What happened in between two sights has its own time; the sort is stable, so ties keep their order.
@@ -45,16 +59,20 @@ export class ChangeLog {
   }
 
   #figures(sight: Sight): Change[] {
-    if (sight.at - this.#figuresSaidAt < FIGURES_EVERY_MS || sight.outcome !== undefined) return [];
+    const { least, most } = FIGURES_AFTER_MS;
+    const afterMs = Math.min(most, Math.max(least, (sight.at - sight.startedAt) / 10));
+    if (sight.at - this.#figuresSaidAt < afterMs || sight.outcome !== undefined) return [];
     const lag = lagOf(sight);
     const running = (sight.state?.steps ?? []).flatMap((step) => {
       const figures = step.state === "running" ? figuresOf(sight, step) : undefined;
       return figures === undefined ? [] : [`${step.name}: ${progressWords(figures)}`];
     });
     const parts = [...running, ...(lag === undefined ? [] : [lagWords(sight, lag)])];
-    if (parts.length === 0) return [];
+    const text = parts.join("; ");
+    if (text === "" || text === this.#figuresSaid) return [];
     this.#figuresSaidAt = sight.at;
-    return [{ at: sight.at, text: parts.join("; ") }];
+    this.#figuresSaid = text;
+    return [{ at: sight.at, text }];
   }
 }
 
@@ -63,8 +81,9 @@ function surroundings(before: Sight | undefined, sight: Sight): Change[] {
   const changes: Change[] = [];
   const { at, silence } = sight;
   if (silence?.who !== before?.silence?.who && sight.outcome === undefined) {
-    const words = silence === undefined ? `${before?.silence?.who ?? "it"} answers again` : silenceWords(sight);
-    changes.push({ at, text: words ?? "" });
+    const text =
+      silence === undefined ? `${before?.silence?.who ?? "it"} answers again` : silenceWords(silence);
+    changes.push({ at, text });
   }
   const told = new Set(before === undefined ? [] : troubleWords(before).map(withoutTimes));
   for (const trouble of troubleWords(sight)) {
@@ -80,28 +99,29 @@ function withoutTimes(text: string): string {
 
 function stateChanges(before: MigrationState | undefined, sight: Sight, hints: Hints): Change[] {
   const { state } = sight;
-  if (state === undefined) {
-    return [];
-  }
-  const changes: Change[] = [];
-  const add = (at: number, text: string): void => {
-    changes.push({ at, text });
-  };
-  if (before === undefined && isInPreflight(state)) add(state.startedAt, `${state.kind}: looks at the input and at the sites`);
-  if (state.admitted && before?.admitted !== true) {
-    const gates = state.gates.length === 0 ? "" : `; gates: ${state.gates.join(", ")}`;
-    const dry = state.dryRun ? " (dry run: nothing is changed)" : "";
-    add(state.steps[0]?.endedAt ?? state.startedAt, `moves ${routeWords(sight)}${gates}${dry}`);
-  }
-  for (const [index, step] of state.steps.entries()) changes.push(...stepChanges(before?.steps[index], step, sight));
-  changes.push(...wordsSpoken(before, state), ...holds(before, sight, state, hints), ...faults(before, state));
-  return changes;
+  if (state === undefined) return [];
+  return [
+    ...state.steps.flatMap((step, index) => stepChanges(before?.steps[index], step, sight)),
+    ...admission(before, sight, state),
+    ...wordsSpoken(before, state),
+    ...holds(before, sight, state, hints),
+    ...faults(before, state),
+  ];
+}
+
+function admission(before: MigrationState | undefined, sight: Sight, state: MigrationState): Change[] {
+  if (!state.admitted || before?.admitted === true) return [];
+  const gates = state.gates.length === 0 ? "" : `; gates: ${state.gates.join(", ")}`;
+  const dry = state.dryRun ? " (dry run: nothing is changed)" : "";
+  const at = state.steps[0]?.endedAt ?? state.startedAt;
+  return [{ at, text: `moves ${routeWords(sight)}${gates}${dry}` }];
 }
 
 function stepChanges(before: StepProgress | undefined, step: StepProgress, sight: Sight): Change[] {
   const { name, state, startedAt, endedAt, runs } = step;
   if (before?.state === state && before.runs === runs) return [];
-  const took = startedAt === undefined || endedAt === undefined ? "" : ` after ${duration(endedAt - startedAt)}`;
+  const took =
+    startedAt === undefined || endedAt === undefined ? "" : ` after ${duration(endedAt - startedAt)}`;
   const again = runs > 1 ? `, run ${runs}` : "";
   switch (state) {
     case "pending":
@@ -145,7 +165,12 @@ function wordsSpoken(before: MigrationState | undefined, state: MigrationState):
 }
 
 /** What the move waits for, with the command that ends the wait. */
-function holds(before: MigrationState | undefined, sight: Sight, state: MigrationState, hints: Hints): Change[] {
+function holds(
+  before: MigrationState | undefined,
+  sight: Sight,
+  state: MigrationState,
+  hints: Hints,
+): Change[] {
   if (before?.status === state.status && before.phase === state.phase) return [];
   const { at, workflowId } = sight;
   const by = ["--by", hints.by];
@@ -181,11 +206,17 @@ function faults(before: MigrationState | undefined, state: MigrationState): Chan
     changes.push({ at: lastError.at, text: `error in ${lastError.phase}: ${oneLine(lastError.message)}` });
   }
   for (const fault of state.undoErrors) {
-    const known = before?.undoErrors.some(({ phase, message }) => phase === fault.phase && message === fault.message);
-    if (known !== true) changes.push({ at: fault.at, text: `undo of ${fault.phase} fails: ${oneLine(fault.message)}` });
+    const known = before?.undoErrors.some(
+      ({ phase, message }) => phase === fault.phase && message === fault.message,
+    );
+    if (known !== true)
+      changes.push({ at: fault.at, text: `undo of ${fault.phase} fails: ${oneLine(fault.message)}` });
   }
   if (cancellationIgnored !== undefined && before?.cancellationIgnored === undefined) {
-    changes.push({ at: state.startedAt, text: `a cancellation was ignored: ${oneLine(cancellationIgnored)}` });
+    changes.push({
+      at: state.startedAt,
+      text: `a cancellation was ignored: ${oneLine(cancellationIgnored)}`,
+    });
   }
   return changes;
 }

@@ -1,16 +1,14 @@
-import { Format } from "cli-progress";
+import progress from "cli-progress";
 
 /** How figures, times and names are written. Pure. */
 
 /** `212 ms`, `12.3 s`, `3 min 05 s`, `2 h 03 min`. */
 export function duration(ms: number): string {
-  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
-  if (ms < 60_000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (ms < 999.5) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 60_000) return `${(Math.floor(Math.round(ms) / 100) / 10).toFixed(1)} s`;
   const seconds = Math.floor(ms / 1000);
   const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
-  return hours === 0
-    ? `${minutes} min ${pad(seconds % 60)} s`
-    : `${hours} h ${pad(minutes)} min`;
+  return hours === 0 ? `${minutes} min ${pad(seconds % 60)} s` : `${hours} h ${pad(minutes)} min`;
 }
 
 function pad(part: number): string {
@@ -41,7 +39,7 @@ export function percent(share: number): string {
 
 /** A bar of `width` characters, filled to `share` (0 to 1). */
 export function bar(share: number, width: number): string {
-  return Format.BarFormat(Math.min(1, Math.max(0, share)), {
+  return progress.Format.BarFormat(Math.min(1, Math.max(0, share)), {
     barsize: width,
     barGlue: "",
     barCompleteString: "█".repeat(width),
@@ -49,9 +47,9 @@ export function bar(share: number, width: number): string {
   });
 }
 
-/** UTC, to the second: `2026-05-01T12:00:00Z`. */
+/** UTC, to the millisecond, since phases can be that short: `2026-05-01T12:00:00.123Z`. */
 export function timestamp(at: number): string {
-  return `${new Date(at).toISOString().slice(0, 19)}Z`;
+  return new Date(at).toISOString();
 }
 
 /** Local time of day: for people in front of a terminal. */
@@ -66,7 +64,10 @@ export function timeOfDay(at: number): string {
  */
 export function oneLine(text: string): string {
   // The invisible characters that reorder text are as bad as escapes: they could make one command look like another.
-  return text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, " ").replaceAll(/ {2,}/g, " ").trim();
+  return text
+    .replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, " ")
+    .replaceAll(/ {2,}/g, " ")
+    .trim();
 }
 
 /** A shell word that stands for exactly this text. */

@@ -1,9 +1,8 @@
-import { PREFLIGHT } from "../../workflows/engine/state.ts";
 import type { Figures, Lag, MigrationState, Word } from "../../workflows/engine/state.ts";
-import { byteSize, count, duration, oneLine, percent, timeOfDay } from "./format.ts";
+import { byteSize, count, duration, oneLine, percent } from "./format.ts";
 import { START_A_WORKER } from "./hints.ts";
 import { currentStep, routeOf, shareOf } from "./sight.ts";
-import type { Outcome, Sight } from "./sight.ts";
+import type { Outcome, Sight, Silence } from "./sight.ts";
 
 /** What both views say in words. Pure. */
 
@@ -18,7 +17,8 @@ export function routeWords(sight: Sight): string {
 export function statusWords(sight: Sight): string {
   const { state, outcome, indexed } = sight;
   if (outcome !== undefined) return outcomeWords(sight, outcome);
-  if (state === undefined) return indexed.phase === undefined ? "started" : `last seen in ${oneLine(indexed.phase)}`;
+  if (state === undefined)
+    return indexed.phase === undefined ? "started" : `last seen in ${oneLine(indexed.phase)}`;
   switch (state.status) {
     case "running":
       return runningWords(sight, state);
@@ -62,11 +62,13 @@ export function said(word: Word | undefined): string {
 
 /** How it ended, in one sentence. */
 export function outcomeWords(sight: Sight, outcome: Outcome): string {
+  const { state } = sight;
   const took = duration((sight.closedAt ?? sight.at) - sight.startedAt);
   if (outcome.status === "completed") {
+    if (state?.dryRun === true) return `plan made in ${took}`;
     const outageMs = outageOf(outcome.result);
     const outage = outageMs === undefined ? "" : `; users were affected for ${duration(outageMs)}`;
-    return `${sight.state?.dryRun === true ? "plan made" : "completed"} in ${took}${outage}`;
+    return `completed in ${took}${outage}`;
   }
   return `${outcome.status} after ${took}: ${oneLine(outcome.message)}`;
 }
@@ -110,13 +112,10 @@ export function lagWords(sight: Sight, lag: Lag): string {
   return `${oneLine(routeOf(sight).destination ?? "the destination")} is ${parts.join(", ")} behind`;
 }
 
-/** Why nothing fresh is shown, and what to do. */
-export function silenceWords(sight: Sight): string | undefined {
-  const { silence, answeredAt } = sight;
-  if (silence === undefined) return undefined;
-  const stale = answeredAt === undefined ? "" : ` What is shown is of ${timeOfDay(answeredAt)}.`;
-  if (silence.who === "Temporal") return `Temporal does not answer (${oneLine(silence.why)}); asking again.${stale}`;
-  return `no worker answers (${oneLine(silence.why)}); the move goes on when one runs: ${START_A_WORKER}.${stale}`;
+/** Why nothing fresh is known, and what to do. */
+export function silenceWords({ who, why }: Silence): string {
+  if (who === "Temporal") return `Temporal does not answer (${oneLine(why)}); asking again`;
+  return `no worker answers (${oneLine(why)}); the move goes on when one runs: ${START_A_WORKER}`;
 }
 
 /** Activities that wait or fail, each in one sentence. */
@@ -131,9 +130,4 @@ export function troubleWords(sight: Sight): string[] {
     if (state !== "waits for a worker" || waitedMs < 3000) return [];
     return [`${name} has waited ${duration(waitedMs)} for a worker with room for it`];
   });
-}
-
-/** Whether the input is still being looked at. */
-export function isInPreflight(state: MigrationState): boolean {
-  return state.phase === PREFLIGHT && !state.admitted;
 }

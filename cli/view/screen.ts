@@ -1,6 +1,6 @@
 import { styleText } from "node:util";
 import type { WriteStream } from "node:tty";
-import { clip } from "./line.ts";
+import { plain, rowsOf } from "./line.ts";
 import type { Line, Tone } from "./line.ts";
 
 const STYLES: Readonly<Record<Tone, Parameters<typeof styleText>[0]>> = {
@@ -19,7 +19,7 @@ const CLEAR_TO_END = "\u001B[0J";
 
 /** A part of the terminal that is painted over again and again. */
 export interface Screen {
-  /** Replaces what was drawn last. Lines that do not fit are cut. */
+  /** Replaces what was drawn last. Long lines are broken by the terminal itself, so that they can be copied whole. */
   draw(lines: readonly Line[]): void;
   /** Leaves what was drawn last above the cursor and gives the cursor back. */
   close(): void;
@@ -33,7 +33,7 @@ export function paint(line: Line, stream: NodeJS.WritableStream): string {
 }
 
 export function openScreen(stream: WriteStream): Screen {
-  let height = 0;
+  let drawn: readonly Line[] = [];
   let closed = false;
   const giveBack = (): void => {
     stream.write(SHOW_CURSOR);
@@ -43,13 +43,13 @@ export function openScreen(stream: WriteStream): Screen {
   stream.write(HIDE_CURSOR);
   return {
     draw(lines) {
-      // A frame higher than the terminal could not be painted over: its top would have scrolled away.
-      const fitting = lines.slice(0, Math.max(1, stream.rows - 1));
-      // Each line is written over and only its rest is cleared: clearing first would flicker.
-      const text = fitting.map((line) => `${paint(clip(line, stream.columns - 1), stream)}${CLEAR_LINE_END}\n`);
+      const { columns, rows } = stream;
+      // Counted with the width of now: terminals break lines anew when they are resized.
+      const height = heightOf(drawn, columns);
+      drawn = fitting(lines, columns, rows - 1);
+      const text = drawn.map((line) => `${paint(line, stream)}${clearAfter(line, columns)}\n`);
       const up = height === 0 ? "" : `\u001B[${height}A`;
       stream.write(`${up}\r${text.join("")}${CLEAR_TO_END}`);
-      height = fitting.length;
     },
     close() {
       if (closed) return;
@@ -58,4 +58,26 @@ export function openScreen(stream: WriteStream): Screen {
       giveBack();
     },
   };
+}
+
+function heightOf(lines: readonly Line[], columns: number): number {
+  return lines.reduce((sum, line) => sum + rowsOf(line, columns), 0);
+}
+
+/** A frame higher than the terminal could not be painted over: its top would have scrolled away. */
+function fitting(lines: readonly Line[], columns: number, rows: number): readonly Line[] {
+  let left = Math.max(1, rows);
+  return lines.filter((line) => {
+    left -= rowsOf(line, columns);
+    return left >= 0;
+  });
+}
+
+/**
+ * Each line is written over and only its rest is cleared, since clearing first would flicker. A line that ends in the
+ * last column has no rest, and clearing there would take its last letter.
+ */
+function clearAfter(line: Line, columns: number): string {
+  const length = plain(line).length;
+  return length > 0 && length % columns === 0 ? "" : CLEAR_LINE_END;
 }

@@ -74,17 +74,24 @@ export interface Sight {
   readonly outcome?: Outcome;
 }
 
-/** Figures of a step: what its running activities told by heartbeat when that is newer than what the move knows. */
+/** Figures of a step: what its activities told by heartbeat when that is newer than what the move knows. */
 export function figuresOf(sight: Sight, step: StepProgress): Figures | undefined {
-  const live = step.state === "running" || step.state === "pending" ? liveFigures(sight, step.name) : undefined;
+  const live = liveFigures(sight, step);
   if (live === undefined) return step.figures;
   return step.figures !== undefined && step.figures.at > live.at ? step.figures : live;
 }
 
+/** Background work goes on beside the phase that runs, so figures that name no phase are only taken when one tells any. */
+function belongs(sight: Sight, { phase }: LiveFigures, step: StepProgress): boolean {
+  if (phase !== undefined) return phase === step.name;
+  const telling = sight.work.filter(({ figures }) => figures?.done !== undefined);
+  return step.state === "running" && telling.length === 1;
+}
+
 /** The sum over the activities that work on a phase at once, each on a part of it. */
-function liveFigures(sight: Sight, phase: string): Figures | undefined {
+function liveFigures(sight: Sight, step: StepProgress): Figures | undefined {
   const parts = sight.work.flatMap(({ figures }) =>
-    figures !== undefined && (figures.phase ?? sight.state?.phase) === phase ? [figures] : [],
+    figures !== undefined && belongs(sight, figures, step) ? [figures] : [],
   );
   const [first] = parts.filter(({ done }) => done !== undefined);
   if (first === undefined) return undefined;
@@ -117,7 +124,8 @@ function sum(values: readonly (number | undefined)[]): number | undefined {
 export function lagOf({ state, work }: Sight): Lag | undefined {
   let latest = state?.lag;
   for (const { figures } of work) {
-    if (figures === undefined || (figures.lagMs === undefined && figures.lagRevisions === undefined)) continue;
+    if (figures === undefined || (figures.lagMs === undefined && figures.lagRevisions === undefined))
+      continue;
     if (latest !== undefined && latest.at > figures.at) continue;
     latest = {
       at: figures.at,

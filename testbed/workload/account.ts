@@ -25,7 +25,8 @@ export interface Call {
   readonly endedAt: number;
   readonly status: number;
   readonly attempts: number;
-  readonly outcome: "succeeded" | "failed";
+  /** `conflict`: refused with 409 because of its resourceVersion; its sender has read and tried again. */
+  readonly outcome: "succeeded" | "conflict" | "failed";
   /** For a failure: the answer in words. */
   readonly words?: string;
 }
@@ -35,22 +36,34 @@ export interface GapOf extends Gap {
   readonly resource: string;
 }
 
-/** From when on and until when requests could be refused or cut. */
 export interface Window {
   readonly from: number;
   readonly to: number;
 }
 
+/** The moments of a fence. */
+export interface Fence {
+  readonly askedAt: number;
+  /** It was seen to refuse. */
+  readonly provenAt: number;
+  /** Every front-proxy served from the destination. */
+  readonly routedAt: number;
+}
+
 export interface Failures {
   /** Failed for a client-go program, and not explained by the cut. */
   readonly failed: readonly Call[];
-  /** Answered 504 because they were under way when the fence cut the cluster's connections. */
+  /** Broken off because they were under way when the fence cut the cluster's connections. */
   readonly inFlightAtCut: readonly Call[];
-  /** Answered 504 although sent while the fence stood: kcp answers some so instead of 503 with Retry-After. */
-  readonly timedOutInFence: readonly Call[];
+  /** Sent inside the fence, and broken off: kcp answers some so instead of 503 with Retry-After. */
+  readonly cutInsideFence: readonly Call[];
 }
 
-const gatewayTimeout = 504;
+/**
+ * How a request that was under way ends when the fence cancels its context: the shard answers 504, or resets the
+ * stream, which the front-proxy turns into 502.
+ */
+const cutStatuses: readonly number[] = [502, 504];
 
 export class Account {
   readonly #attempts: Attempt[] = [];
@@ -74,9 +87,10 @@ export class Account {
 
   /**
    * The longest gap of each verb and resource, the longest first.
-   * @param window leave out what began before and what ended after it
+   * @param window leave out what was answered before and after it
+   * @param across only gaps in which this window lies, at least in part
    */
-  gaps(window: Window): GapOf[] {
+  gaps(window: Window, across?: Window): GapOf[] {
     const successes = new Map<string, { verb: Verb; resource: string; times: number[] }>();
     for (const { verb, resource, status, endedAt } of this.#attempts) {
       if (status < 200 || status > 299 || endedAt < window.from || endedAt > window.to) continue;
@@ -86,7 +100,7 @@ export class Account {
       group.times.push(endedAt);
     }
     const gaps = [...successes.values()].flatMap(({ verb, resource, times }) => {
-      const gap = longestGap(times, window.to);
+      const gap = longestGap(times, window.to, across);
       return gap === undefined ? [] : [{ ...gap, verb, resource }];
     });
     return gaps.sort((one, other) => other.ms - one.ms);
@@ -94,20 +108,24 @@ export class Account {
 
   /**
    * The calls that failed, sorted by what explains them.
-   * @param fence from when the fence was asked for until every front-proxy had switched; undefined: nothing does
+   * @param fence undefined: nothing does
    */
-  failures(fence: Window | undefined): Failures {
+  failures(fence: Fence | undefined): Failures {
     const failed: Call[] = [];
     const inFlightAtCut: Call[] = [];
-    const timedOutInFence: Call[] = [];
+    const cutInsideFence: Call[] = [];
     for (const call of this.#calls) {
-      if (call.outcome === "succeeded") continue;
+      if (call.outcome !== "failed") continue;
       const { startedAt, endedAt, status } = call;
-      const overlaps = fence !== undefined && startedAt <= fence.to && endedAt >= fence.from;
-      if (status !== gatewayTimeout || !overlaps) failed.push(call);
-      else (startedAt < fence.from ? inFlightAtCut : timedOutInFence).push(call);
+      const overlaps = fence !== undefined && startedAt <= fence.routedAt && endedAt >= fence.askedAt;
+      if (!overlaps || !cutStatuses.includes(status)) failed.push(call);
+      else (startedAt < fence.provenAt ? inFlightAtCut : cutInsideFence).push(call);
     }
-    return { failed, inFlightAtCut, timedOutInFence };
+    return { failed, inFlightAtCut, cutInsideFence };
+  }
+
+  get conflicts(): number {
+    return this.#calls.filter(({ outcome }) => outcome === "conflict").length;
   }
 
   /** How many attempts were answered with each status that is not a success, e.g. `{ 503: 12 }`. */

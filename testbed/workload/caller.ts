@@ -12,6 +12,8 @@ export interface Request {
   readonly alsoFine?: number;
   /** As `alsoFine`, but only when an earlier attempt of this very call may have taken effect. */
   readonly fineAfterRetry?: number;
+  /** Whether a 409 makes its sender read and try again. */
+  readonly isTriedAgain?: boolean;
 }
 
 export interface Response extends Received {
@@ -26,6 +28,7 @@ const methods: Readonly<Record<Verb, Method>> = {
   update: "PUT",
   delete: "DELETE",
 };
+const conflict = 409;
 /** As client-go: k8s.io/client-go/rest/request.go, `maxRetries`. */
 const retries = 10;
 
@@ -84,6 +87,11 @@ export class Caller {
       isSuccess(status) ||
       status === request.alsoFine ||
       (how.uncertain && status === request.fineAfterRetry);
+    const outcome = fine
+      ? "succeeded"
+      : status === conflict && request.isTriedAgain === true
+        ? "conflict"
+        : "failed";
     this.#account.addCall({
       verb: request.verb,
       resource: request.resource,
@@ -91,7 +99,7 @@ export class Caller {
       endedAt: now(),
       status,
       attempts: how.attempts,
-      outcome: fine ? "succeeded" : "failed",
+      outcome,
       ...(fine ? {} : { words: wordsOf(body) }),
     });
   }

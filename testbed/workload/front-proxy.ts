@@ -76,7 +76,8 @@ export class FrontProxy {
    */
   async json<T>(sent: Sent): Promise<T> {
     const { status, body } = await this.send(sent);
-    if (!isSuccess(status)) throw new Error(`${sent.method} ${sent.path} answered ${status}: ${wordsOf(body)}`);
+    if (!isSuccess(status))
+      throw new Error(`${sent.method} ${sent.path} answered ${status}: ${wordsOf(body)}`);
     return body as T;
   }
 
@@ -85,10 +86,15 @@ export class FrontProxy {
    * @returns the answer instead when it was not a 200
    * @throws the connection's error, also midway; AbortError when `signal` says so
    */
-  async watch(path: string, signal: AbortSignal, onLine: (line: string) => void): Promise<Received | undefined> {
+  async watch(
+    path: string,
+    signal: AbortSignal,
+    on: { opened(): void; line(line: string): void },
+  ): Promise<Received | undefined> {
     const response = await this.#begin({ method: "GET", path }, signal);
     if (response.statusCode !== 200) return { ...headOf(response), body: parse(await textOf(response)) };
-    for await (const line of createInterface({ input: response })) onLine(line);
+    on.opened();
+    for await (const line of createInterface({ input: response })) on.line(line);
     // A stream cut in the middle ends the lines without a word.
     if (!response.complete) throw new Error("the watch was cut");
     return undefined;
@@ -133,7 +139,10 @@ export function wordsOf(body: unknown): string {
   return (text ?? "no message").slice(0, 300).trim();
 }
 
-function headOf({ statusCode = 0, headers }: IncomingMessage): Pick<Received, "status" | "retryAfterSeconds"> {
+function headOf({
+  statusCode = 0,
+  headers,
+}: IncomingMessage): Pick<Received, "status" | "retryAfterSeconds"> {
   const seconds = Number.parseInt(headers["retry-after"] ?? "", 10);
   return { status: statusCode, retryAfterSeconds: Number.isNaN(seconds) ? undefined : seconds };
 }

@@ -16,9 +16,14 @@ export interface Gap {
  *
  * @param successes when each success was answered, in any order
  * @param end of the observation: a silence that lasts until then counts too
- * @returns undefined where there are fewer than two successes
+ * @param across only silences that overlap this window count
+ * @returns undefined where there are fewer than two successes, or no such silence
  */
-export function longestGap(successes: readonly number[], end: number): Gap | undefined {
+export function longestGap(
+  successes: readonly number[],
+  end: number,
+  across: { readonly from: number; readonly to: number } = { from: -Infinity, to: Infinity },
+): Gap | undefined {
   const times = successes.toSorted((one, other) => one - other);
   const [first, ...rest] = times;
   if (first === undefined || rest.length === 0) return undefined;
@@ -27,7 +32,8 @@ export function longestGap(successes: readonly number[], end: number): Gap | und
   let from = first;
   for (const to of [...rest, Math.max(end, times.at(-1) as number)]) {
     const ms = Math.max(0, to - from - usualMs);
-    if (longest === undefined || ms > longest.ms) longest = { ms, from, to, usualMs };
+    const counts = from <= across.to && to >= across.from;
+    if (counts && (longest === undefined || ms > longest.ms)) longest = { ms, from, to, usualMs };
     from = to;
   }
   return longest;

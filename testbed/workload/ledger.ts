@@ -5,6 +5,8 @@ export interface Write {
   readonly key: string;
   readonly number: number;
   readonly kind: "put" | "delete";
+  /** When it was first sent, in ms since the epoch. */
+  readonly at: number;
 }
 
 /**
@@ -42,9 +44,9 @@ export class Ledger {
   }
 
   /** Writes down a write before it is sent. */
-  begin(key: string, kind: Write["kind"]): Write {
+  begin(key: string, kind: Write["kind"], at: number): Write {
     const entries = this.#entriesOf(key);
-    const entry: Entry = { key, kind, number: entries.length + 1, state: "open" };
+    const entry: Entry = { key, kind, at, number: entries.length + 1, state: "open" };
     entries.push(entry);
     return entry;
   }
@@ -63,9 +65,23 @@ export class Ledger {
     return this.#entriesOf(key).filter(({ state }) => state === "acknowledged");
   }
 
+  /** How many writes of this key may still turn out to have taken effect. */
+  openCount(key: string): number {
+    return this.#candidates(key).length;
+  }
+
   /** How many writes were acknowledged, over all keys. */
   get acknowledgedCount(): number {
     return this.keys.reduce((sum, key) => sum + this.acknowledged(key).length, 0);
+  }
+
+  /** The delete that ended what put number `put` had written: the acknowledged one, or else one that may have. */
+  deleteAfter(key: string, put: number): number | undefined {
+    const deletes = this.#entriesOf(key).filter(
+      ({ kind, number, state }) => kind === "delete" && number > put && state !== "refused",
+    );
+    const acknowledged = deletes.find(({ state }) => state === "acknowledged");
+    return (acknowledged ?? deletes[0])?.number;
   }
 
   /** Number of the last acknowledged write of a key; 0 when there is none. */
@@ -101,7 +117,9 @@ export class Ledger {
    */
   isStale(key: string, observed: Observed, since: number): boolean {
     if (observed !== null) return observed < since;
-    const deletes = this.#entriesOf(key).filter(({ kind, state }) => kind === "delete" && state !== "refused");
+    const deletes = this.#entriesOf(key).filter(
+      ({ kind, state }) => kind === "delete" && state !== "refused",
+    );
     return since > 0 && deletes.every(({ number }) => number < since);
   }
 

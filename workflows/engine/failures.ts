@@ -21,18 +21,19 @@ export const FAILURES = {
   Aborted: { retryable: false },
   /** The lock on the subject is gone or is held by another move. */
   LockLost: { retryable: false },
-  /** A newer attempt of this move has raised the epoch: whatever this attempt still wants to do is void. */
-  Superseded: { retryable: false },
-  /** The fence was set, but a side was seen to accept writes. */
-  FenceNotProven: { retryable: false },
+  /**
+   * A newer attempt of this move has raised the epoch: whatever this attempt still wants to do is void. Nobody waits
+   * for the answer of such an attempt; should it be the current one after all, its next attempt outranks the other.
+   */
+  Superseded: { retryable: true },
   /** The move did not complete within the fence's time, and took the fence off again. */
   FenceBudgetExceeded: { retryable: false },
   /** Something was found changed that only this move may change. */
   Conflict: { retryable: false },
   /** The destination is not equal to the source. */
   NotVerified: { retryable: false },
-  /** The history that was to be followed is no longer kept by the store. */
-  Compacted: { retryable: false },
+  /** The history that was to be read is no longer kept by the store: the next attempt begins at a newer revision. */
+  Compacted: { retryable: true },
   /** Credentials are missing, expired or not sufficient. */
   Unauthorized: { retryable: false },
   /** A system does not answer, or answers that it cannot serve now. */

@@ -13,9 +13,9 @@ const socket = (code: string) => Object.assign(new Error(`connect ${code}`), { c
 
 describe("errors of libraries", () => {
   it.each([
-    [new SupersededError("etcd"), "Superseded", true],
+    [new SupersededError("etcd"), "Superseded", false],
     [new LockedError("etcd", "other"), "LockLost", true],
-    [new CompactedError("etcd"), "Compacted", true],
+    [new CompactedError("etcd"), "Compacted", false],
     [new UnknownSiteError("x", []), "InvalidInput", true],
     [answer(401), "Unauthorized", true],
     [answer(503), "Unreachable", false],

@@ -1,0 +1,27 @@
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+const WORKER = fileURLToPath(new URL("../../workers/worker.ts", import.meta.url));
+
+/**
+ * Runs a worker process with the given flags, in the foreground.
+ *
+ * @returns its exit code.
+ */
+export async function runWorker(flags: readonly string[]): Promise<number> {
+  const child = spawn(process.execPath, [WORKER, ...flags], { stdio: "inherit" });
+  // The worker drains first; this process ends when it has.
+  const pass = (signal: NodeJS.Signals): void => {
+    child.kill(signal);
+  };
+  const signals = ["SIGTERM", "SIGINT"] as const;
+  for (const signal of signals) process.on(signal, pass);
+  try {
+    return await new Promise<number>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("exit", (code) => resolve(code ?? 1));
+    });
+  } finally {
+    for (const signal of signals) process.off(signal, pass);
+  }
+}

@@ -1,0 +1,120 @@
+import { displayKey, ownKeys, parseKey, prefixRange } from "../../../etcd/keys.ts";
+import type { Key } from "../../../etcd/keys.ts";
+import { rangesOf } from "../../../etcd/scan.ts";
+import type { Store } from "../../../etcd/store.ts";
+import { watch } from "../../../etcd/watch.ts";
+import type { Change } from "../../../etcd/watch.ts";
+import { SHARDS } from "./bed.ts";
+import type { Bed, ShardName } from "./bed.ts";
+
+/** Every key of a shard's store with what proves that nobody touched it: its value and its modification revision. */
+export type Snapshot = ReadonlyMap<Key, string>;
+
+export async function snapshot(store: Store): Promise<Snapshot> {
+  const found = new Map<Key, string>();
+  for await (const page of store.pages(prefixRange(store.prefix))) {
+    for (const { key, value, modRevision } of page) found.set(key, `${modRevision} ${value.toString("latin1")}`);
+  }
+  return found;
+}
+
+export async function snapshots(bed: Bed): Promise<Record<ShardName, Snapshot>> {
+  const [root, second] = await Promise.all(SHARDS.map(async (name) => await snapshot(bed.store(name))));
+  return { root: root!, "shard-1": second! };
+}
+
+/** What kcp writes by itself at any time, moves or not. */
+const BACKGROUND = [/\/coordination\.k8s\.io\/leases\//, /\/core\/events\//, /\/masterleases\//];
+
+/** Keys that were added, changed or removed between two snapshots, kcp's own background writes left out. */
+export function touched(before: Snapshot, after: Snapshot, isExpected: (key: Key) => boolean = () => false): string[] {
+  const keys = new Set([...before.keys(), ...after.keys()]);
+  return [...keys]
+    .filter((key) => before.get(key) !== after.get(key))
+    .filter((key) => !isExpected(key) && !BACKGROUND.some((pattern) => pattern.test(key)))
+    .map(displayKey)
+    .toSorted();
+}
+
+/** What a move may write outside the moved cluster; a path of keys for each, with the reason. */
+export function isPartOfMove(cluster: string, workspace: string): (key: Key) => boolean {
+  const allowed = [
+    // The name of its shard, in the Workspace object of its parent.
+    new RegExp(`/tenancy\\.kcp\\.io/workspaces/[^/]+/[^/]+/${workspace}$`),
+    // kcp's object that makes the fence, and the binding that serves it.
+    /\/migration\.kcp\.io\/logicalclustermigrations\/[^/]+\/root\//,
+    /\/apis\.kcp\.io\/apibindings\/customresources\/root\/migration\.kcp\.io$/,
+    /\/core\.kcp\.io\/logicalclusters\/customresources\/root\/cluster$/,
+    // Where the consumers of an export are, which kcp tells its provider.
+    /\/apis\.kcp\.io\/apiexportendpointslices\//,
+    // Bound CRDs that the destination lacked.
+    /\/customresourcedefinitions\/system:bound-crds\//,
+  ];
+  return (key) =>
+    parseKey("/registry", key)?.cluster === cluster || allowed.some((pattern) => pattern.test(key));
+}
+
+/** Keys of a cluster in a store, as a person reads them. */
+export async function keysOf(store: Store, cluster: string): Promise<string[]> {
+  const keys: string[] = [];
+  for (const range of await rangesOf(store, cluster)) {
+    for await (const page of store.pages(range, { keysOnly: true })) keys.push(...page.map(({ key }) => displayKey(key)));
+  }
+  return keys;
+}
+
+/** rehome's own keys in a store, of whatever move. */
+export async function ownKeysLeft(store: Store): Promise<string[]> {
+  const { entries } = await store.read(prefixRange(`${store.prefix}.rehome/`));
+  return entries.map(({ key }) => displayKey(key));
+}
+
+export function own(cluster: string) {
+  return ownKeys("/registry", cluster);
+}
+
+const AWAITED_FOR_MS = 60_000;
+
+/** Resolves with the first change of a store, from now on, that `matches`. The watch is open when this returns. */
+export async function nextChange(
+  store: Store,
+  matches: (change: Change) => boolean,
+): Promise<{ readonly seen: Promise<Change> }> {
+  const from = (await store.head()) + 1n;
+  const stop = new AbortController();
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(AWAITED_FOR_MS)]);
+  const opened = Promise.withResolvers<void>();
+  const range = prefixRange(store.prefix);
+  const find = async (): Promise<Change> => {
+    const options = { range, from, previous: true, signal, onOpen: () => opened.resolve() };
+    for await (const changes of watch(store, options)) {
+      const found = changes.find(matches);
+      if (found) {
+        stop.abort();
+        return found;
+      }
+    }
+    throw new Error("the change that was awaited has not come");
+  };
+  const seen = find();
+  seen.catch((error: unknown) => opened.reject(error));
+  await opened.promise;
+  return { seen };
+}
+
+/** How often each key of a cluster was put between two revisions of a store. */
+export async function putsOf(store: Store, cluster: string, from: bigint): Promise<Map<Key, number>> {
+  const until = await store.head();
+  const stop = new AbortController();
+  const puts = new Map<Key, number>();
+  if (until < from) return puts;
+  for await (const changes of watch(store, { range: prefixRange(store.prefix), from, signal: stop.signal })) {
+    for (const { type, entry } of changes) {
+      if (type === "Put" && parseKey(store.prefix, entry.key)?.cluster === cluster) {
+        puts.set(entry.key, (puts.get(entry.key) ?? 0) + 1);
+      }
+      if (entry.modRevision >= until) stop.abort();
+    }
+  }
+  return puts;
+}

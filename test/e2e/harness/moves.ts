@@ -1,0 +1,116 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { WorkflowHandle } from "@temporalio/client";
+import type { EndDetails } from "../../../workflows/engine/run.ts";
+import { abortUpdate, approveUpdate, progressQuery } from "../../../workflows/engine/messages.ts";
+import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
+import type { MigrationState } from "../../../workflows/engine/state.ts";
+import type { logicalClusterMigration } from "../../../workflows/logical-cluster-migration.ts";
+import type { Bed } from "./bed.ts";
+
+export type Move = WorkflowHandle<typeof logicalClusterMigration>;
+export type Report = Awaited<ReturnType<typeof logicalClusterMigration>>;
+
+const LOOK_EVERY_MS = 20;
+const STATE_DEADLINE_MS = 90_000;
+
+/** Starts a move with this input, unchecked as it is: also what is no valid input. */
+export async function startMove(bed: Bed, input: unknown, workflowId = `move-${randomUUID()}`): Promise<Move> {
+  return await bed.client.workflow.start<typeof logicalClusterMigration>("logicalClusterMigration", {
+    taskQueue: TASK_QUEUE,
+    workflowId,
+    args: [input],
+  });
+}
+
+/** A whole move. @throws WorkflowFailedError */
+export async function runMove(bed: Bed, input: unknown): Promise<Report> {
+  return await (await startMove(bed, input)).result();
+}
+
+export async function stateOf(move: Move): Promise<MigrationState> {
+  return await move.query(progressQuery);
+}
+
+/** Waits until the move's own account says that something holds. It can be learnt by asking only. */
+export async function untilState(
+  move: Move,
+  holds: (state: MigrationState) => boolean,
+): Promise<MigrationState> {
+  const end = performance.now() + STATE_DEADLINE_MS;
+  for (;;) {
+    const state = await stateOf(move);
+    if (holds(state)) return state;
+    if (performance.now() > end || ["completed", "failed", "aborted"].includes(state.status)) {
+      throw new Error(`the move is not where it was awaited: ${JSON.stringify(state, undefined, 1)}`);
+    }
+    await delay(LOOK_EVERY_MS);
+  }
+}
+
+/** Waits until the move stands before a gate. */
+export async function untilGate(move: Move, gate: string): Promise<MigrationState> {
+  return await untilState(move, ({ status, waitingFor }) => status === "waiting" && waitingFor === gate);
+}
+
+export async function approve(move: Move, gate: string): Promise<string> {
+  return await move.executeUpdate(approveUpdate, { args: [{ gate, by: "anna" }] });
+}
+
+export async function abort(move: Move): Promise<string> {
+  return await move.executeUpdate(abortUpdate, { args: [{ by: "anna", reason: "changed my mind" }] });
+}
+
+export interface Failed {
+  readonly type: string | undefined;
+  readonly message: string;
+  readonly nonRetryable: boolean | undefined;
+  readonly details: EndDetails | undefined;
+}
+
+/** How the move, or an update to it, failed. */
+export async function failureOf(promise: Promise<unknown>): Promise<Failed> {
+  try {
+    await promise;
+  } catch (error) {
+    const cause = (error as { cause?: unknown }).cause;
+    if (!(cause instanceof Error)) throw error;
+    const { type, nonRetryable, details } = cause as {
+      type?: string;
+      nonRetryable?: boolean;
+      details?: EndDetails[];
+    };
+    return { type, nonRetryable, message: cause.message, details: details?.[0] };
+  }
+  throw new Error("it did not fail");
+}
+
+/** Names of the activities that Temporal counts as scheduled or running. */
+export async function pendingActivities(move: Move): Promise<string[]> {
+  const { raw } = await move.describe();
+  return (raw.pendingActivities ?? []).map(({ activityType }) => activityType?.name ?? "?");
+}
+
+/** How many attempts the activities of a move have taken, the most of each name, as the history tells. */
+export async function attemptsOf(move: Move): Promise<Map<string, number>> {
+  const { events } = await move.fetchHistory();
+  const names = new Map<string, string>();
+  const attempts = new Map<string, number>();
+  for (const event of events ?? []) {
+    const scheduled = event.activityTaskScheduledEventAttributes;
+    if (scheduled) names.set(String(event.eventId), scheduled.activityType?.name ?? "?");
+    const started = event.activityTaskStartedEventAttributes;
+    if (!started) continue;
+    const name = names.get(String(started.scheduledEventId)) ?? "?";
+    attempts.set(name, Math.max(attempts.get(name) ?? 0, started.attempt ?? 1));
+  }
+  return attempts;
+}
+
+/** Waits until an activity runs: workers tell its start at once, the history only its end. */
+export async function untilPending(move: Move, activity: string): Promise<void> {
+  const end = performance.now() + STATE_DEADLINE_MS;
+  while (!(await pendingActivities(move)).includes(activity)) {
+    if (performance.now() > end) throw new Error(`${activity} was never seen running`);
+  }
+}

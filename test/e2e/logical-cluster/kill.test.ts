@@ -1,0 +1,157 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { logicalClusterKey, parseKey } from "../../../etcd/keys.ts";
+import type { Change } from "../../../etcd/watch.ts";
+import { probeFence } from "../../../kubernetes/kcp/probe.ts";
+import { expectSettledOn } from "../harness/aftermath.ts";
+import { Bed, other } from "../harness/bed.ts";
+import type { ShardName } from "../harness/bed.ts";
+import { putConfigMaps } from "../harness/bulk.ts";
+import { nextChange, own, putsOf } from "../harness/keys.ts";
+import { approve, attemptsOf, pendingActivities, startMove, untilGate, untilPending } from "../harness/moves.ts";
+import type { Move } from "../harness/moves.ts";
+import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
+import type { Tenant } from "../harness/tenant.ts";
+import { CONFIG_MAPS } from "../harness/objects.ts";
+
+let bed: Bed;
+let tenant: Tenant;
+let shard: ShardName = "root";
+beforeAll(async () => {
+  bed = await Bed.open();
+  tenant = await makeTenant(bed, shard, await makeProvider(bed, shard));
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+/** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
+const IMPATIENT = Object.fromEntries(
+  ["lock", "prepareFence", "finalize"]
+    .map((name): [string, object] => [name, { attemptMs: 5_000 }])
+    .concat(
+      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
+        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
+      ),
+    ),
+);
+
+interface Moment {
+  readonly phase: string;
+  /** The activity that must be found running when the worker is dead. */
+  readonly activity: string;
+  /** What the activity does at that moment, as one sees it in a store. */
+  readonly at: "origin" | "destination" | "root";
+  readonly sees: (change: Change, cluster: string) => boolean;
+}
+
+const isOurs = ({ entry }: Change, cluster: string) => parseKey("/registry", entry.key)?.cluster === cluster;
+const isFence = ({ entry }: Change, cluster: string) =>
+  entry.key.includes("/logicalclustermigrations/") && entry.key.endsWith(`/rehome-${cluster}`);
+const puts =
+  (which: "lock" | "filler" | "fence" | "switched") =>
+  ({ entry, type }: Change, cluster: string) =>
+    type === "Put" && entry.key === own(cluster)[which];
+
+const MOMENTS: readonly (readonly [what: string, moment: Moment])[] = [
+  ["the lock is taken", { phase: "AlignRevisions", activity: "lock", at: "origin", sees: puts("lock") }],
+  [
+    "revisions are raised",
+    { phase: "AlignRevisions", activity: "alignRevisions", at: "destination", sees: puts("filler") },
+  ],
+  ["the copy begins", { phase: "CopySnapshot", activity: "copySnapshot", at: "destination", sees: isOurs }],
+  ["the tail begins", { phase: "Tail", activity: "catchUp", at: "destination", sees: puts("lock") }],
+  ["the fence is made ready", { phase: "Verify", activity: "prepareFence", at: "root", sees: isFence }],
+  ["the fence is about to be set", { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("fence") }],
+  [
+    "the switch has just been made",
+    { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("switched") },
+  ],
+  ["routing is awaited", { phase: "AwaitRouting", activity: "awaitRouting", at: "origin", sees: puts("lock") }],
+  [
+    "the first key goes at the origin",
+    {
+      phase: "OriginCleanup",
+      activity: "cleanOrigin",
+      at: "origin",
+      sees: (change, cluster) => change.type === "Delete" && isOurs(change, cluster),
+    },
+  ],
+  ["the fence is taken away", { phase: "Finalize", activity: "finalize", at: "root", sees: isFence }],
+];
+
+async function kill(move: Move, activity: string): Promise<void> {
+  await bed.worker.kill();
+  expect(await pendingActivities(move)).toContain(activity);
+  await bed.worker.start();
+}
+
+describe("kill -9 of the worker", () => {
+  test.each(MOMENTS)("when %s: the move goes on and loses nothing", async (_what, moment) => {
+    const { phase, activity, at, sees } = moment;
+    const [from, to] = [shard, other(shard)];
+    const served = await contents(tenant.objects);
+    const input = { logicalCluster: tenant.cluster, to, gates: [phase], timeouts: IMPATIENT };
+    const move = await startMove(bed, input);
+    await untilGate(move, phase);
+    const store = bed.store(at === "root" ? "root" : at === "origin" ? from : to);
+    const { seen } = await nextChange(store, (change) => sees(change, tenant.cluster));
+    await approve(move, phase);
+    await seen;
+    await kill(move, activity);
+    await finish(move, to, served, activity);
+  });
+
+  test("while the origin refuses requests: the move goes on and loses nothing", async () => {
+    const [from, to] = [shard, other(shard)];
+    const served = await contents(tenant.objects);
+    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+    while ((await probeFence(bed.shards[from].api, tenant.cluster, "migration")) !== "fenced");
+    await bed.worker.kill();
+    const object = logicalClusterKey("/registry", tenant.cluster);
+    const inside = (await bed.store(to).get(object)).entry === undefined;
+    expect(await pendingActivities(move)).toContain(inside ? "cutover" : expect.anything());
+    await bed.worker.start();
+    await finish(move, to, served, inside ? "cutover" : undefined);
+  });
+
+  async function finish(move: Move, to: ShardName, served: unknown, activity: string | undefined): Promise<void> {
+    const report = await move.result();
+    shard = to;
+    expect(report).toMatchObject({ to, verified: true, cleaned: { conflicts: [] } });
+    if (activity !== undefined) expect((await attemptsOf(move)).get(activity)).toBeGreaterThan(1);
+    expect(await contents(tenant.objects)).toEqual(served);
+    await expectSettledOn(bed, tenant, to);
+  }
+});
+
+test("kill -9 in the middle of a large move, three times: nothing is copied twice", async () => {
+  const count = 10_000;
+  const large = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+  await putConfigMaps(bed.store("root"), large.cluster, count, { payload: "x".repeat(500) });
+  const from = (await bed.store("shard-1").head()) + 1n;
+  const gates = ["OriginCleanup"];
+  const move = await startMove(bed, { logicalCluster: large.cluster, to: "shard-1", timeouts: IMPATIENT, gates });
+
+  const half = `/registry/core/configmaps/${large.cluster}/default/bulk-5`;
+  const copying = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key.startsWith(half));
+  await copying.seen;
+  await kill(move, "copySnapshot");
+  await untilPending(move, "verify");
+  await kill(move, "verify");
+  await untilGate(move, "OriginCleanup");
+  const copied = await putsOf(bed.store("shard-1"), large.cluster, from);
+
+  const deleting = await nextChange(bed.store("root"), ({ type, entry }) => type === "Delete" && entry.key.startsWith(half));
+  await approve(move, "OriginCleanup");
+  await deleting.seen;
+  await kill(move, "cleanOrigin");
+  const report = await move.result();
+  expect(report).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+  expect(report.switched?.keys).toBeGreaterThan(count);
+
+  const bulk = [...copied].filter(([key]) => key.includes("/bulk-"));
+  expect(bulk).toHaveLength(count);
+  expect(bulk.filter(([, times]) => times > 1)).toEqual([]);
+  expect((await large.objects.list(`${CONFIG_MAPS}?limit=20000`)).items).toHaveLength(count + 4);
+  await expectSettledOn(bed, large, "shard-1");
+});

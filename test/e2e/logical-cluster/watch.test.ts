@@ -1,0 +1,123 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { put, remove } from "../../../etcd/store.ts";
+import { Bed } from "../harness/bed.ts";
+import { approve, startMove, untilGate } from "../harness/moves.ts";
+import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
+import { RawWatch } from "../harness/raw-watch.ts";
+import { GADGETS, GROUP, WIDGETS, makeProvider, makeTenant } from "../harness/tenant.ts";
+import type { Tenant } from "../harness/tenant.ts";
+
+let bed: Bed;
+let tenant: Tenant;
+beforeAll(async () => {
+  bed = await Bed.open();
+  tenant = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+  await raiseRevision(5_000);
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+/** Makes the origin's revision run ahead of the destination's, as that of a busy shard does. */
+async function raiseRevision(by: number): Promise<void> {
+  const store = bed.store("root");
+  const [ours, theirs] = [await store.head(), await bed.store("shard-1").head()];
+  const target = (ours > theirs ? ours : theirs) + BigInt(by);
+  const key = "/elsewhere/busy";
+  const some = async () => {
+    for (let at = 0n; at < target; at = (await store.transact([], [put(key, "")])).revision);
+  };
+  await Promise.all(Array.from({ length: 64 }, some));
+  await store.transact([], [remove(key)]);
+}
+
+async function watchFrom(collection: string, resourceVersion: string): Promise<RawWatch> {
+  const path = `${tenant.byPath.path(collection)}?watch=true&resourceVersion=${resourceVersion}`;
+  const watch = await RawWatch.open(bed.kubeconfig, path);
+  expect(watch.status).toBe(200);
+  return watch;
+}
+
+const named = (type: string, name: string) => (event: { type: string; object: { metadata: { name: string } } }) =>
+  event.type === type && event.object.metadata.name === name;
+
+describe("a watch that was opened at the origin, whose revision is far ahead", () => {
+  test("is cut by the move and, resumed where it was, sees everything that it has missed", async () => {
+    const { objects } = tenant;
+    // A client that is behind: it has seen the list, and not yet that one object went.
+    await objects.create(CONFIG_MAPS, configMap("gone-before", { a: "1" }));
+    const before = (await objects.list(CONFIG_MAPS)).metadata.resourceVersion;
+    await objects.remove(`${CONFIG_MAPS}/gone-before`);
+
+    await objects.create(CONFIG_MAPS, configMap("doomed", { a: "1" }));
+    await objects.create(CONFIG_MAPS, configMap("changing", { a: "1" }));
+    const { resourceVersion } = (await objects.list(CONFIG_MAPS)).metadata;
+    const cut = await watchFrom(CONFIG_MAPS, resourceVersion);
+    expect(BigInt(resourceVersion)).toBeGreaterThan(await bed.store("shard-1").head());
+
+    const move = await startMove(bed, { logicalCluster: tenant.path, to: "shard-1", gates: ["Tail", "Cutover"] });
+    await untilGate(move, "Tail");
+    await objects.patch(`${CONFIG_MAPS}/changing`, { data: { a: "2" } });
+    const last = (await cut.until(named("MODIFIED", "changing"))).object.metadata.resourceVersion;
+    await approve(move, "Tail");
+    await untilGate(move, "Cutover");
+    cut.close();
+    // What this client does not see any more, although the origin served it.
+    await objects.remove(`${CONFIG_MAPS}/doomed`);
+    await objects.patch(`${CONFIG_MAPS}/changing`, { data: { a: "3" } });
+    const open = await watchFrom(CONFIG_MAPS, last);
+    await approve(move, "Cutover");
+    await open.ended;
+    expect((await move.result()).verified).toBe(true);
+
+    const resumed = await watchFrom(CONFIG_MAPS, last);
+    await resumed.until(named("DELETED", "doomed"));
+    await resumed.until(({ object }) => object.metadata.name === "changing" && object.data?.["a"] === "3");
+    await objects.create(CONFIG_MAPS, configMap("later", { a: "1" }));
+    await resumed.until(named("ADDED", "later"));
+    const versions = resumed.events.map(({ object }) => BigInt(object.metadata.resourceVersion));
+    expect(versions).toEqual(versions.toSorted((a, b) => (a < b ? -1 : 1)));
+    expect(versions.every((version) => version > BigInt(last))).toBe(true);
+    resumed.close();
+
+    const behind = await watchFrom(CONFIG_MAPS, before);
+    await behind.until(named("DELETED", "gone-before"));
+    behind.close();
+  });
+
+  /**
+   * The watch cache of a custom resource begins when the resource is first asked for, so a shard that has not served it
+   * before may answer 410 to an older resourceVersion, as after a restart: informers list again then. What must never
+   * happen is silence.
+   */
+  test.each([
+    ["an API of the workspace's own", GADGETS, `${GROUP}/v1`, "Gadget"],
+    ["a bound API", WIDGETS, "export.rehome.test/v1", "Widget"],
+  ])("of %s, resumed, sees what it has missed or is told to list again", async (_which, collection, apiVersion, kind) => {
+    const { objects } = tenant;
+    const object = (name: string) => ({ apiVersion, kind, metadata: { name }, spec: { a: 1 } });
+    for (const to of ["root", "shard-1"]) {
+      await objects.create(collection, object("doomed"));
+      const { resourceVersion } = (await objects.list(collection)).metadata;
+      const cut = await watchFrom(collection, resourceVersion);
+      const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: ["Cutover"] });
+      await untilGate(move, "Cutover");
+      await objects.remove(`${collection}/doomed`);
+      await approve(move, "Cutover");
+      await cut.ended;
+      await move.result();
+      await objects.create(collection, object(`later-${to}`));
+      const resumed = await watchFrom(collection, resourceVersion);
+      const first = await resumed.until(() => true);
+      if (first.type === "ERROR") expect(first.object.code).toBe(410);
+      else {
+        await resumed.until(named("DELETED", "doomed"));
+        await resumed.until(named("ADDED", `later-${to}`));
+      }
+      resumed.close();
+      const names = (await objects.list(collection)).items.map(({ metadata }) => metadata.name);
+      expect(names).toContain(`later-${to}`);
+      expect(names).not.toContain("doomed");
+    }
+  });
+});
