@@ -2,8 +2,9 @@ import { isEqual, walk } from "./compare.ts";
 import type { Side } from "./compare.ts";
 import { logicalClusterKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
+import { MAX_OPERATIONS } from "./store.ts";
 import type { Entry } from "./store.ts";
-import { Batch, MAX_OPERATIONS, forEachConcurrently } from "./writer.ts";
+import { IN_FLIGHT, forEachConcurrently } from "./writer.ts";
 import type { Write, Writer } from "./writer.ts";
 
 export interface CopyProgress {
@@ -16,21 +17,24 @@ export interface CopyProgress {
   deleted: number;
 }
 
+/** What an object says about itself and its owners. */
+export interface Kinship {
+  readonly uid: string;
+  readonly owners: readonly string[];
+}
+
 export interface CopyOptions {
   readonly cluster: string;
   /** Each stage is complete at the destination before the next one begins. */
   readonly stages: readonly (readonly ClusterRange[])[];
   /**
-   * Entries that come after all others, one transaction at a time, in the order in which the origin created them: for
-   * objects whose owners must be there first, because a garbage collector watches the destination.
+   * Tells the owners of an entry that has some. Such entries come after all others, and after their owners, because a
+   * garbage collector watches the destination and deletes what has no owner there.
    */
-  readonly last?: (entry: Entry) => boolean;
+  readonly kinship?: (entry: Entry) => Kinship | undefined;
   readonly signal: AbortSignal;
   readonly onProgress?: (progress: Readonly<CopyProgress>) => void;
 }
-
-/** Enough transactions in flight to keep the destination busy, few enough that a shard's own writes get through. */
-const CONCURRENCY = 8;
 
 /**
  * Whether a key of the cluster is carried over. All are but the LogicalCluster object, whose appearance at the
@@ -59,7 +63,7 @@ class Copy {
   readonly #writer: Writer;
   readonly #options: CopyOptions;
   readonly #progress: CopyProgress = { keys: 0, bytes: 0, written: 0, deleted: 0 };
-  readonly #last: { key: Key; created: bigint }[] = [];
+  readonly #owned: (Kinship & { key: Key; created: bigint })[] = [];
 
   constructor(origin: Required<Side>, writer: Writer, options: CopyOptions) {
     this.#origin = origin;
@@ -68,14 +72,8 @@ class Copy {
   }
 
   async run(): Promise<CopyProgress> {
-    for (const stage of this.#options.stages) {
-      await forEachConcurrently(
-        batched(this.#differences(stage)),
-        CONCURRENCY,
-        async (batch) => await this.#apply(batch),
-      );
-    }
-    await forEachConcurrently(batched(this.#lastWrites()), 1, async (batch) => await this.#apply(batch));
+    for (const stage of this.#options.stages) await this.#applyAll(this.#differences(stage));
+    for (const generation of this.#generations()) await this.#applyAll(this.#readAgain(generation));
     return this.#progress;
   }
 
@@ -85,17 +83,29 @@ class Copy {
       for await (const difference of walk(this.#origin, { store }, range)) {
         const { key, origin: entry } = difference;
         if (!isCarried(store.prefix, this.#options.cluster, key)) continue;
+        const kinship = entry && this.#options.kinship?.(entry);
         if (isEqual(difference)) this.#count(entry);
-        else if (entry && this.#options.last?.(entry))
-          this.#last.push({ key, created: entry.createRevision });
+        else if (entry && kinship) this.#owned.push({ key, created: entry.createRevision, ...kinship });
         else yield { key, entry };
       }
     }
   }
 
-  async *#lastWrites(): AsyncGenerator<Write, void, undefined> {
+  /** The keys of owned objects, owners a generation before what they own. */
+  #generations(): Key[][] {
+    const generationOf = new Map<string, number>();
+    const generations: Key[][] = [];
+    // An owner is as a rule older than what it owns, so one pass in order of age knows each owner's generation.
+    for (const { key, uid, owners } of this.#owned.toSorted((a, b) => (a.created < b.created ? -1 : 1))) {
+      const generation = Math.max(...owners.map((owner) => generationOf.get(owner) ?? -1)) + 1;
+      generationOf.set(uid, generation);
+      (generations[generation] ??= []).push(key);
+    }
+    return generations;
+  }
+
+  async *#readAgain(keys: Key[]): AsyncGenerator<Write, void, undefined> {
     const { store, revision } = this.#origin;
-    const keys = this.#last.toSorted((a, b) => (a.created < b.created ? -1 : 1)).map(({ key }) => key);
     for (let at = 0; at < keys.length; at += MAX_OPERATIONS) {
       const chunk = keys.slice(at, at + MAX_OPERATIONS);
       const entries = await store.getMany(chunk, revision);
@@ -103,15 +113,15 @@ class Copy {
     }
   }
 
-  async #apply(batch: Batch): Promise<void> {
-    this.#options.signal.throwIfAborted();
-    await this.#writer.apply(batch);
-    for (const { entry } of batch.writes.values()) {
-      if (entry) this.#progress.written += 1;
+  async #applyAll(writes: AsyncIterable<Write>): Promise<void> {
+    await forEachConcurrently(writes, IN_FLIGHT, async (write) => {
+      this.#options.signal.throwIfAborted();
+      await this.#writer.apply(write);
+      if (write.entry) this.#progress.written += 1;
       else this.#progress.deleted += 1;
-      this.#count(entry);
-    }
-    this.#options.onProgress?.(this.#progress);
+      this.#count(write.entry);
+      this.#options.onProgress?.(this.#progress);
+    });
   }
 
   #count(entry: Entry | undefined): void {
@@ -119,16 +129,4 @@ class Copy {
     this.#progress.keys += 1;
     this.#progress.bytes += entry.value.length;
   }
-}
-
-async function* batched(writes: AsyncIterable<Write>): AsyncGenerator<Batch, void, undefined> {
-  let batch = new Batch();
-  for await (const write of writes) {
-    if (batch.wouldOverflow(write)) {
-      yield batch;
-      batch = new Batch();
-    }
-    batch.add(write);
-  }
-  if (batch.size > 0) yield batch;
 }

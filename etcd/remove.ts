@@ -1,12 +1,15 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { successor } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
-import { remove, removeRange, when } from "./store.ts";
+import { remove, when } from "./store.ts";
 import type { Entry } from "./store.ts";
 import type { Token } from "./token.ts";
+import { forEachConcurrently } from "./writer.ts";
 
-/** Keys deleted in one transaction: each is an event for every API server that watches, so not too many at once. */
-const CHUNK = 200;
+/** Keys deleted between two pauses. */
+const CHUNK = 500;
+/** Deletions in flight. */
+const AT_ONCE = 16;
 
 export interface RemoveOptions {
   readonly ranges: readonly ClusterRange[];
@@ -18,8 +21,8 @@ export interface RemoveOptions {
 }
 
 /**
- * Deletes the cluster's keys, each only if it is still as it was at `unchangedSince`, and pauses after each
- * transaction for as long as that took, so that other tenants get at least half of the store.
+ * Deletes the cluster's keys, each only if it is still as it was at `unchangedSince`, and pauses after each chunk for as
+ * long as that took, so that other tenants get at least half of the store. One key a transaction, as in writer.ts.
  * @returns the number of keys deleted.
  * @throws SupersededError when a newer attempt has taken over.
  */
@@ -36,7 +39,9 @@ export async function removeKeys(token: Token, options: RemoveOptions): Promise<
       const last = entries.at(-1);
       if (!last) break;
       const begun = performance.now();
-      deleted += await removeChunk(token, { start, end: successor(last.key) }, entries, options);
+      await forEachConcurrently(entries, AT_ONCE, async (entry) => {
+        if (await removeKey(token, entry, options)) deleted += 1;
+      });
       options.onProgress?.(deleted);
       start = successor(last.key);
       if (!more) break;
@@ -46,26 +51,14 @@ export async function removeKeys(token: Token, options: RemoveOptions): Promise<
   return deleted;
 }
 
-async function removeChunk(
-  token: Token,
-  chunk: { start: Key; end: Key },
-  entries: Entry[],
-  options: RemoveOptions,
-): Promise<number> {
-  const guard = when.notModifiedAfter(chunk, options.unchangedSince);
-  const { succeeded } = await token.transact([guard], [removeRange(chunk)]);
-  if (succeeded) return entries.length;
-  let deleted = 0;
-  for (const { key } of entries) if (await removeKey(token, key, options)) deleted += 1;
-  return deleted;
-}
-
-async function removeKey(token: Token, key: Key, options: RemoveOptions): Promise<boolean> {
-  for (;;) {
-    const { entry } = await token.store.get(key);
-    if (!entry) return false;
-    if (entry.modRevision > options.unchangedSince && !(await options.onLate?.(key))) return false;
-    const { succeeded } = await token.transact([when.modifiedAt(key, entry.modRevision)], [remove(key)]);
+async function removeKey(token: Token, seen: Entry, options: RemoveOptions): Promise<boolean> {
+  for (let entry: Entry | undefined = seen; entry; entry = (await token.store.get(seen.key)).entry) {
+    if (entry.modRevision > options.unchangedSince && !(await options.onLate?.(entry.key))) return false;
+    const { succeeded } = await token.transact(
+      [when.modifiedAt(entry.key, entry.modRevision)],
+      [remove(entry.key)],
+    );
     if (succeeded) return true;
   }
+  return false;
 }

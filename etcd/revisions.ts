@@ -6,11 +6,8 @@ import { put } from "./store.ts";
 import type { Entry, Store } from "./store.ts";
 import type { Token } from "./token.ts";
 import { watch } from "./watch.ts";
-import { Batch } from "./writer.ts";
+import { IN_FLIGHT, forEachConcurrently } from "./writer.ts";
 import type { Writer } from "./writer.ts";
-
-/** Small puts in flight while raising a revision: one transaction is one revision, so only concurrency helps. */
-const FILLERS_IN_FLIGHT = 64;
 
 /**
  * Raises the store's revision to `target` or above.
@@ -37,9 +34,7 @@ export async function raiseRevision(
     }
   };
   const missing = target > revision ? Number(target - revision) : 0;
-  const results = await Promise.allSettled(
-    Array.from({ length: Math.min(FILLERS_IN_FLIGHT, missing) }, worker),
-  );
+  const results = await Promise.allSettled(Array.from({ length: Math.min(IN_FLIGHT, missing) }, worker));
   for (const result of results) if (result.status === "rejected") throw result.reason;
   options.signal.throwIfAborted();
   return { revision, puts };
@@ -64,21 +59,11 @@ export async function writeTombstones(
   options: TombstoneOptions,
 ): Promise<number> {
   const deleted = await deletedKeys(origin, options);
-  let batch = new Batch();
-  const flush = async () => {
-    await writer.apply(batch);
-    const removal = new Batch();
-    for (const key of batch.writes.keys()) removal.add({ key, entry: undefined });
-    await writer.apply(removal);
-    batch = new Batch();
-  };
-  for (const [key, last] of deleted) {
+  await forEachConcurrently(deleted, IN_FLIGHT, async ([key, last]) => {
     options.signal.throwIfAborted();
-    const write = { key, entry: { ...last, lease: "0" } };
-    if (batch.wouldOverflow(write)) await flush();
-    batch.add(write);
-  }
-  if (batch.size > 0) await flush();
+    await writer.apply({ key, entry: { ...last, lease: "0" } });
+    await writer.apply({ key, entry: undefined });
+  });
   return deleted.size;
 }
 

@@ -48,6 +48,9 @@ export interface Page {
 export type Condition = ICompare;
 export type Operation = IRequestOp;
 
+/** etcd refuses transactions of more than 128 operations or conditions (`--max-txn-ops`). */
+export const MAX_OPERATIONS = 100;
+
 /** A page is read with so many keys that it holds about this many bytes: large objects must not fill the memory. */
 const PAGE_BYTES = 1 << 20;
 const MAX_PAGE_KEYS = 2_000;
@@ -106,7 +109,7 @@ export class Store {
     return { entry: entries[0], revision };
   }
 
-  /** Those of the keys that exist. `keys` may be as many as etcd allows operations in one transaction. */
+  /** Those of the keys that exist. `keys` may be up to `MAX_OPERATIONS`. */
   async getMany(keys: readonly Key[], revision?: bigint): Promise<Map<Key, Entry>> {
     const pin = revision === undefined ? {} : { revision: String(revision) };
     const reads = keys.map((key) => ({ request_range: { key: keyToBuffer(key), ...pin } }));
@@ -266,13 +269,5 @@ export const when = {
     result: "Equal",
     key: keyToBuffer(key),
     mod_revision: String(revision),
-  }),
-  /** Holds when every key that exists in the range was last modified at `revision` or before. */
-  notModifiedAfter: (range: KeyRange, revision: bigint): Condition => ({
-    target: "Mod",
-    result: "Less",
-    key: keyToBuffer(range.start),
-    range_end: keyToBuffer(range.end),
-    mod_revision: String(revision + 1n),
   }),
 };

@@ -7,7 +7,6 @@ import type { Store } from "./store.ts";
 import type { Token } from "./token.ts";
 import { watch } from "./watch.ts";
 import type { Change } from "./watch.ts";
-import { Batch } from "./writer.ts";
 import type { Write, Writer } from "./writer.ts";
 
 /** How far the destination's revision is kept ahead, so that it needs no raising while a fence is up. */
@@ -65,7 +64,7 @@ export async function writePosition(destination: Token, position: bigint): Promi
 
 /**
  * Carries the origin's changes over, in order, from the recorded position on, until `until` or until `signal` aborts.
- * Each batch is one transaction that also moves the position, so no change is applied twice or left out, whatever
+ * Each change is one transaction that also moves the position, so no change is applied twice or left out, whatever
  * crashes when.
  * @throws CompactedError when the position has fallen out of the origin's history: copy again, then tail again.
  * @throws SupersededError when a newer attempt has taken over.
@@ -141,7 +140,6 @@ class Follower {
   readonly #writer: Writer;
   readonly #options: TailOptions;
   #changed = new Set<Key>();
-  #batch = new Batch();
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
   #destinationRevision = 0n;
@@ -162,20 +160,19 @@ class Follower {
   }
 
   async take(changes: Change[]): Promise<void> {
-    let at = 0n;
-    for (const change of changes) {
+    for (const [index, change] of changes.entries()) {
       const { entry, type } = change;
-      // A batch may end only between two revisions, because the position counts whole revisions.
-      if (entry.modRevision !== at && this.#batch.full) await this.#flush(at);
-      at = entry.modRevision;
       this.#observePulse(change);
+      // The position counts whole revisions, and one may hold several changes.
+      const whole = changes[index + 1]?.entry.modRevision !== entry.modRevision;
+      this.progress.position = whole ? entry.modRevision : entry.modRevision - 1n;
       if (!this.#isOurs(change)) continue;
-      await this.#add({ key: entry.key, entry: type === "Put" ? entry : undefined }, at);
+      await this.#apply({ key: entry.key, entry: type === "Put" ? entry : undefined });
       this.progress.changes += 1;
       this.#changed.add(entry.key);
     }
-    await this.#flush(at);
-    this.progress.position = at;
+    // Without changes of ours the stored position may stay behind; it moves often enough to escape compaction.
+    if (this.progress.position - this.#stored >= POSITION_EVERY) await this.#apply(undefined);
   }
 
   takeChanged(): Set<Key> {
@@ -197,25 +194,13 @@ class Follower {
     this.progress.lagMs = Math.max(0, Date.now() - Number(entry.value.toString()));
   }
 
-  /**
-   * Several puts of one key become the last one, but a deletion is never folded away: a client that has seen the
-   * object must be told that it went, also when it was made again right after.
-   */
-  async #add(write: Write, revision: bigint): Promise<void> {
-    const earlier = this.#batch.writes.get(write.key);
-    const folds = earlier === undefined || (earlier.entry !== undefined && write.entry !== undefined);
-    if (!folds || this.#batch.wouldOverflow(write)) await this.#flush(revision - 1n);
-    this.#batch.add(write);
-  }
-
-  async #flush(position: bigint): Promise<void> {
-    // Without changes of ours the stored position may stay behind; it moves often enough to escape compaction.
-    if (this.#batch.size === 0 && position - this.#stored < POSITION_EVERY) return;
-    await this.#keepAhead(position);
+  async #apply(write: Write | undefined): Promise<void> {
+    const { position } = this.progress;
+    await this.#keepAhead(write?.entry?.modRevision ?? position + 1n);
     const { token } = this.#writer;
     const { cursor } = ownKeys(token.store.prefix, this.#options.cluster);
     const { succeeded, revision } = await this.#writer.apply(
-      this.#batch,
+      write,
       [when.valueIs(cursor, String(this.#stored))],
       [put(cursor, String(position))],
     );
@@ -225,13 +210,13 @@ class Follower {
     }
     this.#stored = position;
     this.#destinationRevision = revision;
-    this.#batch = new Batch();
   }
 
-  async #keepAhead(position: bigint): Promise<void> {
-    if (this.#options.align === false || this.#destinationRevision > position) return;
+  /** What the origin wrote at `revision` must get one at the destination that is not lower. */
+  async #keepAhead(revision: bigint): Promise<void> {
+    if (this.#options.align === false || this.#destinationRevision >= revision) return;
     const options = { signal: this.#options.signal };
-    const raised = await raiseRevision(this.#writer.token, position + REVISION_MARGIN, options);
+    const raised = await raiseRevision(this.#writer.token, revision + REVISION_MARGIN, options);
     this.#destinationRevision = raised.revision;
   }
 }

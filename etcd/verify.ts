@@ -4,10 +4,10 @@ import { isCarried } from "./copy.ts";
 import { displayKey, keyToBuffer, parseKey, watchedRange } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { rangesOf } from "./scan.ts";
+import { MAX_OPERATIONS } from "./store.ts";
 import type { Store } from "./store.ts";
 import { readPosition } from "./tail.ts";
 import { watch } from "./watch.ts";
-import { MAX_OPERATIONS } from "./writer.ts";
 
 export interface FamilyProof {
   readonly family: string;

@@ -4,46 +4,23 @@ import { put, remove } from "./store.ts";
 import type { Condition, Entry, Operation } from "./store.ts";
 import type { Token } from "./token.ts";
 
-/** etcd refuses transactions of more than 128 operations or conditions (`--max-txn-ops`); ours also carry the token. */
-export const MAX_OPERATIONS = 100;
-/** etcd refuses requests above 1.5 MiB (`--max-request-bytes`). One object of that size still fits, alone. */
-export const MAX_BATCH_BYTES = 512 << 10;
-
 /** What is to become of one key: its new content, or undefined to delete it. */
 export interface Write {
   readonly key: Key;
   readonly entry: Entry | undefined;
 }
 
-/** A batch of writes to distinct keys, small enough for one transaction. */
-export class Batch {
-  readonly writes = new Map<Key, Write>();
-  #bytes = 0;
+/** Transactions in flight: enough to keep the destination busy, few enough that its own clients get through. */
+export const IN_FLIGHT = 64;
 
-  get size(): number {
-    return this.writes.size;
-  }
-
-  get full(): boolean {
-    return this.writes.size >= MAX_OPERATIONS || this.#bytes >= MAX_BATCH_BYTES;
-  }
-
-  /** Whether `write` would push the batch over a limit of etcd. */
-  wouldOverflow(write: Write): boolean {
-    return this.full || (this.size > 0 && this.#bytes + sizeOf(write) > MAX_BATCH_BYTES);
-  }
-
-  add(write: Write): void {
-    this.writes.set(write.key, write);
-    this.#bytes += sizeOf(write);
-  }
-}
-
-function sizeOf({ key, entry }: Write): number {
-  return key.length + (entry?.value.length ?? 0);
-}
-
-/** Applies writes at the destination under the move's token, with leases carried over. */
+/**
+ * Applies writes at the destination under the move's token, with leases carried over.
+ *
+ * One key a transaction, never more: Kubernetes takes a revision for one event of a resource. A watch that begins or is
+ * resumed at a revision skips all that has the same one (apiserver, pkg/storage/cacher/cache_watcher.go: events at or
+ * below the resourceVersion of the initial ones are dropped), so of many keys written at one revision an informer that
+ * connects meanwhile misses a row of them, for ever. Observed: a garbage collector that did not know of dependents.
+ */
 export class Writer {
   readonly token: Token;
   readonly #leases: LeaseMap;
@@ -54,17 +31,18 @@ export class Writer {
   }
 
   /**
-   * Writes a batch in one transaction, together with `extra` operations.
+   * Writes one key in one transaction, together with `extra` operations on rehome's own keys; none is fine.
    * @returns whether all `conditions` held, and the destination's revision.
    * @throws SupersededError when a newer attempt has taken over.
    */
-  async apply(batch: Batch, conditions: Condition[] = [], extra: Operation[] = []) {
-    const operations: Operation[] = [];
-    for (const { key, entry } of batch.writes.values()) {
-      if (!entry) operations.push(remove(key));
-      else operations.push(put(key, entry.value, await this.#leases.destinationLease(entry.lease)));
-    }
+  async apply(write: Write | undefined, conditions: Condition[] = [], extra: Operation[] = []) {
+    const operations = write ? [await this.#operation(write)] : [];
     return await this.token.transact(conditions, [...operations, ...extra]);
+  }
+
+  async #operation({ key, entry }: Write): Promise<Operation> {
+    if (!entry) return remove(key);
+    return put(key, entry.value, await this.#leases.destinationLease(entry.lease));
   }
 }
 
@@ -73,7 +51,7 @@ export class Writer {
  * once all started tasks have ended, so that nothing writes behind the caller's back.
  */
 export async function forEachConcurrently<T>(
-  items: AsyncIterable<T>,
+  items: AsyncIterable<T> | Iterable<T>,
   limit: number,
   task: (item: T) => Promise<void>,
 ): Promise<void> {

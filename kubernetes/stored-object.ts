@@ -7,10 +7,11 @@ const MAGIC = Buffer.from("k8s\0");
 const ENCRYPTED = "k8s:enc:";
 const OWNER_REFERENCES = Buffer.from('"ownerReferences"');
 
-/** Field numbers: runtime.Unknown {1 typeMeta, 2 raw}, every kind {1 metadata}, ObjectMeta {13 ownerReferences}. */
+/** Field numbers (apimachinery, runtime and meta/v1 generated.proto); `metadata` is the first field of every kind. */
 const UNKNOWN = { typeMeta: 1, raw: 2 };
 const METADATA = 1;
-const OWNERS = 13;
+const OBJECT_META = { uid: 5, owners: 13 };
+const OWNER_UID = 4;
 
 /** `apiVersion` and `kind` of a stored object; undefined when it cannot be read, e.g. because it is encrypted. */
 export function typeOf(value: Buffer): { apiVersion: string; kind: string } | undefined {
@@ -19,21 +20,44 @@ export function typeOf(value: Buffer): { apiVersion: string; kind: string } | un
       const { apiVersion, kind } = JSON.parse(value.toString()) as { apiVersion?: unknown; kind?: unknown };
       return typeof apiVersion === "string" && typeof kind === "string" ? { apiVersion, kind } : undefined;
     }
-    const typeMeta = field(value.subarray(4), UNKNOWN.typeMeta);
-    const apiVersion = typeMeta && field(typeMeta, 1)?.toString();
-    const kind = typeMeta && field(typeMeta, 2)?.toString();
+    const typeMeta = first(value.subarray(4), UNKNOWN.typeMeta);
+    const apiVersion = typeMeta && first(typeMeta, 1)?.toString();
+    const kind = typeMeta && first(typeMeta, 2)?.toString();
     return apiVersion && kind ? { apiVersion, kind } : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Whether the object names owners. May answer true for an object that only mentions the word; never false wrongly. */
-export function hasOwners(value: Buffer): boolean {
-  if (!value.subarray(0, 4).equals(MAGIC)) return value.includes(OWNER_REFERENCES);
-  const raw = field(value.subarray(4), UNKNOWN.raw);
-  const metadata = raw && field(raw, METADATA);
-  return metadata !== undefined && field(metadata, OWNERS) !== undefined;
+/** The object's own uid and those of its owners; undefined for an object without owners. */
+export function kinshipOf(value: Buffer): { uid: string; owners: string[] } | undefined {
+  if (value.subarray(0, 4).equals(MAGIC)) return kinshipInProtobuf(value.subarray(4));
+  // Most objects have no owners, and parsing is dear: look for the word first.
+  if (!value.includes(OWNER_REFERENCES)) return undefined;
+  const { metadata } = parseJson(value) as {
+    metadata?: { uid?: string; ownerReferences?: { uid?: string }[] };
+  };
+  const owners = (metadata?.ownerReferences ?? []).map(({ uid }) => uid ?? "");
+  return owners.length > 0 ? { uid: metadata?.uid ?? "", owners } : undefined;
+}
+
+function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } | undefined {
+  const raw = first(unknown, UNKNOWN.raw);
+  const metadata = raw && first(raw, METADATA);
+  if (!metadata) return undefined;
+  const owners = fields(metadata, OBJECT_META.owners).map(
+    (owner) => first(owner, OWNER_UID)?.toString() ?? "",
+  );
+  return owners.length > 0 ? { uid: first(metadata, OBJECT_META.uid)?.toString() ?? "", owners } : undefined;
+}
+
+function parseJson(value: Buffer): object {
+  try {
+    const parsed: unknown = JSON.parse(value.toString());
+    return typeof parsed === "object" && parsed !== null ? parsed : {};
+  } catch {
+    return {};
+  }
 }
 
 /** The encryption that a value was stored with, e.g. `k8s:enc:aescbc:v1:key1`; undefined for plain values. */
@@ -42,8 +66,13 @@ export function encryptionOf(value: Buffer): string | undefined {
   return value.subarray(0, 200).toString("latin1").split(":").slice(0, 5).join(":");
 }
 
-/** The first length-delimited field with this number in a protobuf message; undefined when there is none. */
-function field(message: Buffer, number: number): Buffer | undefined {
+function first(message: Buffer, number: number): Buffer | undefined {
+  return fields(message, number)[0];
+}
+
+/** The length-delimited fields with this number in a protobuf message. */
+function fields(message: Buffer, number: number): Buffer[] {
+  const found: Buffer[] = [];
   let at = 0;
   const varint = (): number => {
     let result = 0;
@@ -59,10 +88,10 @@ function field(message: Buffer, number: number): Buffer | undefined {
     const wire = tag % 8;
     if (wire === 2) {
       const length = varint();
-      if (Math.floor(tag / 8) === number) return message.subarray(at, at + length);
+      if (Math.floor(tag / 8) === number) found.push(message.subarray(at, at + length));
       at += length;
     } else if (wire === 0) varint();
     else at += wire === 1 ? 8 : 4;
   }
-  return undefined;
+  return found;
 }

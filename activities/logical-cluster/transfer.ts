@@ -8,7 +8,7 @@ import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { copyStages, isLate } from "../../kubernetes/kcp/families.ts";
 import { awaitServed } from "../../kubernetes/kcp/served.ts";
-import { hasOwners } from "../../kubernetes/stored-object.ts";
+import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
@@ -128,7 +128,7 @@ async function copyEverything(session: Session, work: Work) {
   const copied = await copySnapshot({ store: from.store, revision }, writer, {
     cluster,
     stages: copyStages(ranges),
-    last: ({ value }) => hasOwners(value),
+    kinship: ({ value }) => kinshipOf(value),
     signal: work.signal,
     onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
   });

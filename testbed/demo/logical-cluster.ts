@@ -30,6 +30,8 @@ export interface DemoOptions {
   readonly objects: number;
   readonly requestsPerSecond: number;
   readonly out: WriteStream;
+  /** Ends what is shown; the servers and the move go on. */
+  readonly signal: AbortSignal;
 }
 
 export interface Demo {
@@ -47,8 +49,8 @@ const observedAfterMs = 5_000;
  * @throws Error when a server does not come up, or when the move has failed
  */
 export async function demonstrateLogicalCluster(options: DemoOptions): Promise<Demo> {
-  const { dir, out, objects, requestsPerSecond } = options;
-  const steps = new Steps(out);
+  const { dir, objects, requestsPerSecond } = options;
+  const steps = new Steps(options.out, options.signal);
   try {
     const testbed = await steps.step("kcp with two shards, and Temporal", async (tell) => {
       return await startLogicalClusterTestbed({ dir, onProgress: (server) => tell(`starting ${server}`) });
@@ -87,7 +89,7 @@ interface Scene extends DemoOptions {
 }
 
 async function moveAndJudge(scene: Scene): Promise<DemoReport> {
-  const { testbed, workload, clients, client, out } = scene;
+  const { testbed, workload, clients, client, out, signal } = scene;
   const { workspace } = workload;
   const hints: Hints = {
     program: "npm run rehome --",
@@ -99,7 +101,7 @@ async function moveAndJudge(scene: Scene): Promise<DemoReport> {
   const { uiUrl, namespace } = testbed.temporal;
   const page = `${uiUrl}/namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}`;
   out.write(`\nThe same move in Temporal's UI: ${page}\n\n`);
-  const outcome = await watchToTheEnd({ client, workflowId, clients, hints, out });
+  const outcome = await watchToTheEnd({ client, workflowId, clients, hints, out, signal });
   if (outcome.status !== "completed") throw new Error(failureLines(outcome).join("\n"));
   const move = outcome.result as MoveReport;
   const description = await client.workflow.getHandle(workflowId).describe();
@@ -109,11 +111,11 @@ async function moveAndJudge(scene: Scene): Promise<DemoReport> {
 
 /** Ends the clients and compares what they were told with what is there; then tries what a workspace must be able to do. */
 async function judge(
-  { workload, clients, testbed, out }: Scene,
+  { workload, clients, testbed, out, signal }: Scene,
   move: MoveReport,
 ): Promise<{ clients: ClientsResult; defects: readonly string[] }> {
   const { workspace, filling } = workload;
-  const steps = new Steps(out);
+  const steps = new Steps(out, signal);
   try {
     const result = await steps.step("the clients' ledgers against what is there", async () => {
       await delay(observedAfterMs);

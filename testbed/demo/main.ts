@@ -28,12 +28,19 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
   if (!("release" in lock)) throw new Error(`a demo is running already (process ${lock.pid})`);
   const interrupted = awaitStopSignal();
   const dir = join(stateFolder, "demo");
+  const showing = new AbortController();
   let isKept = true;
   try {
     await clearLeftovers();
     await rm(dir, { recursive: true, force: true });
     const { objects, requestsPerSecond } = flags;
-    const running = kinds[kind]({ dir, objects, requestsPerSecond, out: process.stdout });
+    const running = kinds[kind]({
+      dir,
+      objects,
+      requestsPerSecond,
+      out: process.stdout,
+      signal: showing.signal,
+    });
     // After an interruption nobody waits for it any more, and it fails for want of servers.
     running.catch(() => undefined);
     const done = await Promise.race([running, interrupted]);
@@ -43,8 +50,10 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
     isKept = exitCode !== 0;
     return exitCode;
   } finally {
+    showing.abort();
+    console.error("\nStopping the servers ...");
     await Server.stopAllRunning();
-    if (isKept) console.error(`\nLogs are in ${dir}.`);
+    if (isKept) console.error(`Logs are in ${dir}.`);
     else await rm(dir, { recursive: true, force: true });
     await lock.release();
   }

@@ -18,6 +18,8 @@ export interface WatchedMove {
   readonly clients: Clients;
   readonly hints: Hints;
   readonly out: WriteStream;
+  /** Ends the showing, not the move. */
+  readonly signal: AbortSignal;
 }
 
 /** The account of the clients is gone through anew each time, so not too often. */
@@ -30,17 +32,19 @@ export async function watchToTheEnd({
   clients,
   hints,
   out,
+  signal,
 }: WatchedMove): Promise<Outcome> {
   const view = openView(out, hints);
   try {
     let pulse = clients.pulse();
     let takenAt = performance.now();
-    for await (const sight of follow({ client, workflowId })) {
+    for await (const sight of follow({ client, workflowId, signal })) {
       const isOld = performance.now() - takenAt > pulseEveryMs || sight.outcome !== undefined;
       if (isOld) [pulse, takenAt] = [clients.pulse(), performance.now()];
       view.show(sight, pulse, isOld);
       if (sight.outcome !== undefined) return sight.outcome;
     }
+    signal.throwIfAborted();
     throw new Error(`${workflowId} could not be followed to its end`);
   } finally {
     view.close();

@@ -110,7 +110,7 @@ function zero(value: number): Tone {
 }
 
 function account(clients: ClientsResult): Line[] {
-  const { requests, failedRequests, inFlightAtCut, cutInsideFence, lostWrites } = clients;
+  const { requests, failedRequests, inFlightAtCut, cutInsideFence } = clients;
   return [
     ...title("The clients' own account"),
     row(
@@ -125,14 +125,27 @@ function account(clients: ClientsResult): Line[] {
       "answered 504 or 502, which client-go does not retry",
     ),
     row("cut inside the fence", count(cutInsideFence), "kcp answered 504 instead of 503 with Retry-After"),
-    "kcp answered 504 instead of 503 with Retry-After",
     row(
       "conflicts",
       count(clients.conflicts),
       "409 for a resourceVersion of the origin; read again and written, as RetryOnConflict does",
     ),
+    ...promises(clients),
+    ...longestGaps(clients),
+    ...Object.entries(clients.refusedAttempts).map(([status, times]) =>
+      row(`  answered ${status}`, count(times)),
+    ),
+    ...clients.failures.map((words): Line => [span(`  ${words}`, "warn")]),
+    ...clients.lostExamples.map(({ key, expected, found }): Line => [
+      span(`  lost: ${key} should be ${expected}, is ${found}`, "bad"),
+    ]),
+  ];
+}
+
+function promises(clients: ClientsResult): Line[] {
+  return [
     row("acknowledged writes", count(clients.acknowledgedWrites)),
-    row("lost writes", count(lostWrites), "", zero(lostWrites)),
+    row("lost writes", count(clients.lostWrites), "", zero(clients.lostWrites)),
     row("stale reads", count(clients.staleReads), "", zero(clients.staleReads)),
     row(
       "resourceVersion went backwards",
@@ -141,6 +154,11 @@ function account(clients: ClientsResult): Line[] {
       zero(clients.resourceVersionRegressions),
     ),
     row("events missed by watches", count(clients.missedEvents), "", zero(clients.missedEvents)),
+  ];
+}
+
+function longestGaps(clients: ClientsResult): Line[] {
+  return [
     row("longest gap", duration(clients.longestGapMs), gapWords(clients.gapAtCutMs, clients)),
     row(
       "longest gap, custom resources",
@@ -148,13 +166,6 @@ function account(clients: ClientsResult): Line[] {
       `at the cut: ${duration(clients.customResourceGapAtCutMs)}`,
     ),
     row("longest stall of the clients", duration(clients.longestStallMs), "their own, on this machine"),
-    ...Object.entries(clients.refusedAttempts).map(([status, times]) =>
-      row(`  answered ${status}`, count(times)),
-    ),
-    ...clients.failures.map((words): Line => [span(`  ${words}`, "warn")]),
-    ...clients.lostExamples.map(({ key, expected, found }): Line => [
-      span(`  lost: ${key} should be ${expected}, is ${found}`, "bad"),
-    ]),
   ];
 }
 

@@ -21,9 +21,12 @@ export class Steps {
   readonly #screen: Screen | undefined;
   readonly #steps: Step[] = [];
   readonly #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
-  constructor(out: WriteStream) {
+  /** @param signal ends the showing, not what is done */
+  constructor(out: WriteStream, signal: AbortSignal) {
     this.#out = out;
+    signal.addEventListener("abort", () => this.close(), { once: true });
     if (!isTerminal(out)) return;
     this.#screen = openScreen(out);
     this.#timer = setInterval(() => this.#paint(), repaintEveryMs);
@@ -53,17 +56,19 @@ export class Steps {
 
   /** Leaves what is there and lets others write below it. */
   close(): void {
+    if (this.#isClosed) return;
     clearInterval(this.#timer);
     this.#paint();
+    this.#isClosed = true;
     this.#screen?.close();
   }
 
   #say(line: string): void {
-    if (this.#screen === undefined) this.#out.write(`${line}\n`);
+    if (this.#screen === undefined && !this.#isClosed) this.#out.write(`${line}\n`);
   }
 
   #paint(): void {
-    this.#screen?.draw(this.#steps.map(lineOf));
+    if (!this.#isClosed) this.#screen?.draw(this.#steps.map(lineOf));
   }
 }
 

@@ -15,6 +15,8 @@ export async function startWorker(configFile: string, dir: string): Promise<Serv
       `--config=${configFile}`,
       "--listen=127.0.0.1",
       `--health-port=${port}`,
+      // At the end of a demo nothing runs that is worth waiting for.
+      "--shutdown-grace-ms=2000",
     ],
     logFile: join(dir, "worker.log"),
     probe: async (signal) => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { encryptionOf, hasOwners, typeOf } from "../../../kubernetes/stored-object.ts";
+import { encryptionOf, kinshipOf, typeOf } from "../../../kubernetes/stored-object.ts";
 
 /** A length-delimited protobuf field. */
 function field(number: number, content: Buffer): Buffer {
@@ -19,26 +19,32 @@ function protobuf(metadata: Buffer, apiVersion = "v1", kind = "Pod"): Buffer {
 }
 
 const named = field(1, Buffer.from("pod-1"));
+const owner = (uid: string) =>
+  field(13, Buffer.concat([field(3, Buffer.from("o")), field(4, Buffer.from(uid))]));
 const owned = Buffer.concat([
   named,
+  field(5, Buffer.from("me")),
   field(11, Buffer.alloc(300, 1)),
-  field(13, field(3, Buffer.from("uid"))),
+  owner("a"),
+  owner("b"),
 ]);
 
 describe("stored objects", () => {
   it("tell whether they have owners, in protobuf", () => {
-    expect(hasOwners(protobuf(owned))).toBe(true);
-    expect(hasOwners(protobuf(named))).toBe(false);
+    expect(kinshipOf(protobuf(owned))).toEqual({ uid: "me", owners: ["a", "b"] });
+    expect(kinshipOf(protobuf(named))).toBeUndefined();
   });
 
   it("are not taken in by data that looks like an owner", () => {
     const data = Buffer.concat([protobuf(named), field(13, Buffer.from("ownerReferences"))]);
-    expect(hasOwners(data)).toBe(false);
+    expect(kinshipOf(data)).toBeUndefined();
   });
 
   it("tell whether they have owners, in JSON", () => {
-    expect(hasOwners(Buffer.from('{"metadata":{"ownerReferences":[{"uid":"u"}]}}'))).toBe(true);
-    expect(hasOwners(Buffer.from('{"metadata":{"name":"x"}}'))).toBe(false);
+    const json = Buffer.from('{"metadata":{"uid":"me","ownerReferences":[{"uid":"u"}]}}');
+    expect(kinshipOf(json)).toEqual({ uid: "me", owners: ["u"] });
+    expect(kinshipOf(Buffer.from('{"metadata":{"name":"x"}}'))).toBeUndefined();
+    expect(kinshipOf(Buffer.from('{"data":{"x":"\\"ownerReferences\\""}}'))).toBeUndefined();
   });
 
   it("tell their type", () => {
@@ -62,7 +68,7 @@ describe("stored objects", () => {
     "that are broken are answered, not thrown over",
     (value) => {
       expect(typeOf(value)).toBeUndefined();
-      expect(hasOwners(value)).toBe(false);
+      expect(kinshipOf(value)).toBeUndefined();
     },
   );
 });
