@@ -89,7 +89,9 @@ async function awaitReady(
 ): Promise<WorkspaceObject> {
   const isReady = (workspace: WorkspaceObject) =>
     workspace.status?.phase === "Ready" && workspace.spec.cluster !== undefined;
-  return await watchUntil(config, collection, name, created, signal, (_event, workspace) => isReady(workspace));
+  return await watchUntil(config, collection, name, created, signal, (_event, workspace) =>
+    isReady(workspace),
+  );
 }
 
 /** Watches one object from `last` on until `reached` says so; a watch that the server ends is resumed. */

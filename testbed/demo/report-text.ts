@@ -124,7 +124,11 @@ function account(clients: ClientsResult): Line[] {
       count(inFlightAtCut),
       "answered 504 or 502, which client-go does not retry",
     ),
-    row("cut inside the fence", count(cutInsideFence), "kcp answered 504 instead of 503 with Retry-After"),
+    row(
+      "cut inside the fence",
+      count(cutInsideFence),
+      "kcp answered 504 or 403 instead of 503 with Retry-After",
+    ),
     row(
       "conflicts",
       count(clients.conflicts),

@@ -55,7 +55,7 @@ export interface Failures {
   readonly failed: readonly Call[];
   /** Broken off because they were under way when the fence cut the cluster's connections. */
   readonly inFlightAtCut: readonly Call[];
-  /** Sent inside the fence, and broken off: kcp answers some so instead of 503 with Retry-After. */
+  /** Sent inside the fence: kcp breaks some off instead of answering 503 with Retry-After, and denies some. */
   readonly cutInsideFence: readonly Call[];
 }
 
@@ -64,6 +64,14 @@ export interface Failures {
  * stream, which the front-proxy turns into 502.
  */
 const cutStatuses: readonly number[] = [502, 504];
+
+/**
+ * Inside the fence also 403: a front-proxy may learn of the switch some milliseconds before the destination's own
+ * authorizer does, which denies what belongs to a cluster that it has not read yet (kcp v0.32.3,
+ * pkg/authorization/requiredgroups_authorizer.go).
+ */
+const isCut = (status: number, insideFence: boolean) =>
+  cutStatuses.includes(status) || (insideFence && status === 403);
 
 export class Account {
   readonly #attempts: Attempt[] = [];
@@ -118,7 +126,7 @@ export class Account {
       if (call.outcome !== "failed") continue;
       const { startedAt, endedAt, status } = call;
       const overlaps = fence !== undefined && startedAt <= fence.routedAt && endedAt >= fence.askedAt;
-      if (!overlaps || !cutStatuses.includes(status)) failed.push(call);
+      if (!overlaps || !isCut(status, startedAt >= fence.provenAt)) failed.push(call);
       else (startedAt < fence.provenAt ? inFlightAtCut : cutInsideFence).push(call);
     }
     return { failed, inFlightAtCut, cutInsideFence };
