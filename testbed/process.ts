@@ -171,7 +171,7 @@ async function launch(spec: ServerSpec): Promise<Running> {
   const script = 'read -r _ <&3 || exit 1; exec 3<&-; exec "$0" "$@"';
   const child = spawn("/bin/sh", ["-c", script, spec.command, ...spec.arguments], {
     detached: true,
-    env: { ...process.env, ...spec.environment },
+    env: { ...ownEnvironment(), ...spec.environment },
     stdio: ["ignore", log, log, "pipe"],
   });
   closeSync(log);
@@ -213,4 +213,9 @@ function lastLines(file: string, count = 15): string {
 /** Stops servers in the given order, one after the other. */
 export async function stopAll(servers: readonly Server[]): Promise<void> {
   for (const server of servers) await server.stop();
+}
+
+/** This process's environment without the operator's Temporal: what is tried here must never reach a real one. */
+function ownEnvironment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("TEMPORAL_")));
 }
