@@ -35,7 +35,3 @@ export const commonInput = z.strictObject({
   dryRun: z.boolean().default(false).describe("Read and plan only; the result is the plan"),
   timeouts: z.record(z.string(), limits).default({}).describe("Time limits by activity name"),
 });
-
-export type CommonInput = z.infer<typeof commonInput>;
-/** The same as a person types it: everything optional that has a default. */
-export type CommonInputAsTyped = z.input<typeof commonInput>;

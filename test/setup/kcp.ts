@@ -39,7 +39,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   ]);
   const { address, namespace } = bed.testbed.temporal;
   const connection = await NativeConnection.connect({ address });
-  await ensureSearchAttributes(connection, namespace).finally(async () => await connection.close());
+  try {
+    await ensureSearchAttributes(connection, namespace);
+  } finally {
+    await connection.close();
+  }
   project.provide("kcp", bed.testbed);
   return bed.stop;
 }

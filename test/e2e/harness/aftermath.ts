@@ -16,7 +16,9 @@ export async function expectSettledOn(bed: Bed, tenant: Tenant, shard: ShardName
   expect(await ownKeysLeft(bed.store("root"))).toEqual([]);
   expect(await ownKeysLeft(bed.store("shard-1"))).toEqual([]);
   expect(await migrationsOf(bed, tenant.cluster)).toEqual([]);
-  const { metadata } = await bed.frontProxy.json<LogicalCluster>({ path: logicalClusterPath(tenant.cluster) });
+  const { metadata } = await bed.frontProxy.json<LogicalCluster>({
+    path: logicalClusterPath(tenant.cluster),
+  });
   const traces = Object.keys(metadata.annotations ?? {}).filter(
     (name) =>
       name.includes("rehome") ||

@@ -13,7 +13,8 @@ export type Snapshot = ReadonlyMap<Key, string>;
 export async function snapshot(store: Store): Promise<Snapshot> {
   const found = new Map<Key, string>();
   for await (const page of store.pages(prefixRange(store.prefix))) {
-    for (const { key, value, modRevision } of page) found.set(key, `${modRevision} ${value.toString("latin1")}`);
+    for (const { key, value, modRevision } of page)
+      found.set(key, `${modRevision} ${value.toString("latin1")}`);
   }
   return found;
 }
@@ -27,7 +28,11 @@ export async function snapshots(bed: Bed): Promise<Record<ShardName, Snapshot>> 
 const BACKGROUND = [/\/coordination\.k8s\.io\/leases\//, /\/core\/events\//, /\/masterleases\//];
 
 /** Keys that were added, changed or removed between two snapshots, kcp's own background writes left out. */
-export function touched(before: Snapshot, after: Snapshot, isExpected: (key: Key) => boolean = () => false): string[] {
+export function touched(
+  before: Snapshot,
+  after: Snapshot,
+  isExpected: (key: Key) => boolean = () => false,
+): string[] {
   const keys = new Set([...before.keys(), ...after.keys()]);
   return [...keys]
     .filter((key) => before.get(key) !== after.get(key))
@@ -58,7 +63,8 @@ export function isPartOfMove(cluster: string, workspace: string): (key: Key) => 
 export async function keysOf(store: Store, cluster: string): Promise<string[]> {
   const keys: string[] = [];
   for (const range of await rangesOf(store, cluster)) {
-    for await (const page of store.pages(range, { keysOnly: true })) keys.push(...page.map(({ key }) => displayKey(key)));
+    for await (const page of store.pages(range, { keysOnly: true }))
+      keys.push(...page.map(({ key }) => displayKey(key)));
   }
   return keys;
 }

@@ -15,7 +15,11 @@ const LOOK_EVERY_MS = 20;
 const STATE_DEADLINE_MS = 90_000;
 
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
-export async function startMove(bed: Bed, input: unknown, workflowId = `move-${randomUUID()}`): Promise<Move> {
+export async function startMove(
+  bed: Bed,
+  input: unknown,
+  workflowId = `move-${randomUUID()}`,
+): Promise<Move> {
   return await bed.client.workflow.start<typeof logicalClusterMigration>("logicalClusterMigration", {
     taskQueue: TASK_QUEUE,
     workflowId,

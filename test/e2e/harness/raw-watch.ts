@@ -52,7 +52,10 @@ export class RawWatch {
   async until(matches: (event: WatchEvent) => boolean, withinMs = 20_000): Promise<WatchEvent> {
     const late = Promise.withResolvers<never>();
     late.promise.catch(() => undefined);
-    const timer = setTimeout(() => late.reject(new Error(`no such event among ${this.describe()}`)), withinMs);
+    const timer = setTimeout(
+      () => late.reject(new Error(`no such event among ${this.describe()}`)),
+      withinMs,
+    );
     try {
       for (;;) {
         const found = this.events.find(matches);
@@ -65,7 +68,9 @@ export class RawWatch {
   }
 
   describe(): string {
-    return JSON.stringify(this.events.map(({ type, object }) => `${type} ${object.metadata?.name ?? object.message}`));
+    return JSON.stringify(
+      this.events.map(({ type, object }) => `${type} ${object.metadata?.name ?? object.message}`),
+    );
   }
 
   async #read(lines: AsyncIterable<string>): Promise<void> {

@@ -63,7 +63,10 @@ export async function makeProvider(bed: Bed, shard: ShardName): Promise<Workspac
     metadata: { name: EXPORTED },
     spec: { resources: [{ name: "widgets", group: EXPORTED, schema, storage: { crd: {} } }] },
   });
-  await objects.until(`${APIS}/apiexports/${EXPORTED}`, (found) => found?.status?.["identityHash"] !== undefined);
+  await objects.until(
+    `${APIS}/apiexports/${EXPORTED}`,
+    (found) => found?.status?.["identityHash"] !== undefined,
+  );
   return workspace;
 }
 
@@ -91,7 +94,12 @@ export async function makeTenant(bed: Bed, shard: ShardName, provider: Workspace
 async function fillTenant(objects: Objects): Promise<void> {
   const apiVersion = `${GROUP}/v1`;
   for (const name of ["alpha", "beta", "gamma"]) {
-    await objects.create(GADGETS, { apiVersion, kind: "Gadget", metadata: { name }, spec: { size: name.length } });
+    await objects.create(GADGETS, {
+      apiVersion,
+      kind: "Gadget",
+      metadata: { name },
+      spec: { size: name.length },
+    });
     const widget = { apiVersion: `${EXPORTED}/v1`, kind: "Widget", metadata: { name }, spec: { of: name } };
     await objects.create(WIDGETS, widget);
     await objects.create(CONFIG_MAPS, configMap(`settings-${name}`, { marker: MARKER }));
@@ -135,8 +143,15 @@ export async function expectAlive(tenant: Tenant): Promise<void> {
   const { objects } = tenant;
   await expectGarbageCollected(objects);
   const namespace = uniqueName("space");
-  await objects.create("/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
-  await objects.until(`/api/v1/namespaces/${namespace}/configmaps/kube-root-ca.crt`, (found) => found !== undefined);
+  await objects.create("/api/v1/namespaces", {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name: namespace },
+  });
+  await objects.until(
+    `/api/v1/namespaces/${namespace}/configmaps/kube-root-ca.crt`,
+    (found) => found !== undefined,
+  );
   await objects.remove(`/api/v1/namespaces/${namespace}`);
   await objects.untilGone(`/api/v1/namespaces/${namespace}`);
 }

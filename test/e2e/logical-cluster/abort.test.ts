@@ -3,7 +3,16 @@ import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
 import { nextChange, own } from "../harness/keys.ts";
-import { abort, approve, failureOf, runMove, startMove, stateOf, untilGate, untilState } from "../harness/moves.ts";
+import {
+  abort,
+  approve,
+  failureOf,
+  runMove,
+  startMove,
+  stateOf,
+  untilGate,
+  untilState,
+} from "../harness/moves.ts";
 import { contents, expectAlive, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
@@ -43,7 +52,10 @@ describe("abort before the switch", () => {
     const { seen } = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key.includes(range));
     await seen;
     await abort(move);
-    expect(await failureOf(move.result())).toMatchObject({ type: "Aborted", details: { phase: "CopySnapshot" } });
+    expect(await failureOf(move.result())).toMatchObject({
+      type: "Aborted",
+      details: { phase: "CopySnapshot" },
+    });
     await expectSettledOn(bed, large, "root");
   });
 
@@ -57,19 +69,22 @@ describe("abort before the switch", () => {
 });
 
 describe("abort after the switch", () => {
-  test.each(["AwaitRouting", "OriginCleanup", "Finalize"])("before %s is refused, and the move goes on", async (gate) => {
-    const from = (await runningOn(tenant)) === "root" ? "root" : "shard-1";
-    const to = from === "root" ? "shard-1" : "root";
-    const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: [gate] });
-    await untilGate(move, gate);
-    const refused = await failureOf(abort(move));
-    expect(refused.type).toBe("Refused");
-    expect(refused.message).toMatch(/point of no return/);
-    expect(await stateOf(move)).toMatchObject({ committed: true, abortable: false });
-    await approve(move, gate);
-    expect((await move.result()).verified).toBe(true);
-    await expectSettledOn(bed, tenant, to);
-  });
+  test.each(["AwaitRouting", "OriginCleanup", "Finalize"])(
+    "before %s is refused, and the move goes on",
+    async (gate) => {
+      const from = (await runningOn(tenant)) === "root" ? "root" : "shard-1";
+      const to = from === "root" ? "shard-1" : "root";
+      const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: [gate] });
+      await untilGate(move, gate);
+      const refused = await failureOf(abort(move));
+      expect(refused.type).toBe("Refused");
+      expect(refused.message).toMatch(/point of no return/);
+      expect(await stateOf(move)).toMatchObject({ committed: true, abortable: false });
+      await approve(move, gate);
+      expect((await move.result()).verified).toBe(true);
+      await expectSettledOn(bed, tenant, to);
+    },
+  );
 
   test("while the cutover runs is refused or comes too late", async () => {
     const from = await runningOn(tenant);

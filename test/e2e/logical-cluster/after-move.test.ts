@@ -4,7 +4,19 @@ import type { ShardName } from "../harness/bed.ts";
 import { isPartOfMove, keysOf, ownKeysLeft, snapshots, touched } from "../harness/keys.ts";
 import { runMove } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
-import { CRDS, GROUP, contents, crd, deleteOwners, expectAlive, makeOwners, makeProvider, makeTenant, makeWorkspace, removeWorkspace } from "../harness/tenant.ts";
+import {
+  CRDS,
+  GROUP,
+  contents,
+  crd,
+  deleteOwners,
+  expectAlive,
+  makeOwners,
+  makeProvider,
+  makeTenant,
+  makeWorkspace,
+  removeWorkspace,
+} from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
 let bed: Bed;
@@ -22,7 +34,11 @@ afterAll(async () => {
 async function makeLookalikes(shard: ShardName, victim: string): Promise<void> {
   const { cluster } = await makeWorkspace(bed, "lookalike", shard);
   const objects = new Objects(bed.frontProxy, cluster);
-  await objects.create("/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name: victim } });
+  await objects.create("/api/v1/namespaces", {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name: victim },
+  });
   const inside = `/api/v1/namespaces/${victim}/configmaps`;
   for (const name of ["one", "two", victim]) await objects.create(inside, configMap(name, { keep: "me" }));
   await objects.create(CONFIG_MAPS, configMap(victim, { keep: "me" }));

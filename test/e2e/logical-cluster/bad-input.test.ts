@@ -40,7 +40,11 @@ async function expectNothingWritten(): Promise<void> {
 }
 
 /** Each part of a message that a person needs: the field, the value, and what to do. */
-async function expectRefused(input: unknown, type: string, ...words: readonly (string | RegExp)[]): Promise<void> {
+async function expectRefused(
+  input: unknown,
+  type: string,
+  ...words: readonly (string | RegExp)[]
+): Promise<void> {
   const failed = await failureOf((await startMove(bed, input)).result());
   expect(failed).toMatchObject({ type, nonRetryable: true, details: { phase: "Preflight" } });
   for (const word of words) expect(failed.message).toMatch(word);
@@ -56,11 +60,31 @@ describe("input of a wrong shape", () => {
     ["no cluster", { to: "shard-1" }, "logicalCluster: "],
     ["no destination", { logicalCluster: "root:team-a" }, "to: "],
     ["a field that does not exist", { logicalCluster: "root:a", to: "shard-1", form: "root" }, /"form"/],
-    ["a cluster that is no name", { logicalCluster: "Root/Team A", to: "shard-1" }, "logicalCluster: ", /give a workspace path/],
+    [
+      "a cluster that is no name",
+      { logicalCluster: "Root/Team A", to: "shard-1" },
+      "logicalCluster: ",
+      /give a workspace path/,
+    ],
     ["a site that is no name", { logicalCluster: "root:a", to: "shard_1" }, "to: ", /a site name is/],
-    ["a gate that is no phase", { logicalCluster: "root:a", to: "shard-1", gates: ["Copy"] }, "gates.0: ", "CopySnapshot"],
-    ["a fence that does not exist", { logicalCluster: "root:a", to: "shard-1", fence: "hard" }, "fence: ", "inactive"],
-    ["a budget below the least", { logicalCluster: "root:a", to: "shard-1", fenceBudgetMs: 1 }, "fenceBudgetMs: ", "200"],
+    [
+      "a gate that is no phase",
+      { logicalCluster: "root:a", to: "shard-1", gates: ["Copy"] },
+      "gates.0: ",
+      "CopySnapshot",
+    ],
+    [
+      "a fence that does not exist",
+      { logicalCluster: "root:a", to: "shard-1", fence: "hard" },
+      "fence: ",
+      "inactive",
+    ],
+    [
+      "a budget below the least",
+      { logicalCluster: "root:a", to: "shard-1", fenceBudgetMs: 1 },
+      "fenceBudgetMs: ",
+      "200",
+    ],
     ["a text for a flag", { logicalCluster: "root:a", to: "shard-1", dryRun: "yes" }, "dryRun: ", "boolean"],
   ])("%s is refused", async (_what, input, ...words) => {
     await expectRefused(input, "InvalidInput", ...words);
@@ -75,16 +99,35 @@ describe("input that fits no cluster or shard", () => {
     await expectRefused(from, "InvalidInput", 'from: no shard "shard-9"', "root, shard-1");
   });
 
-  test.each([["an id", "0000000000000000"], ["a path", "root:nobody:here"]])("%s that nobody has", async (_what, name) => {
-    await expectRefused({ logicalCluster: name, to: "shard-1" }, "Refused", "logicalCluster: ", name, "does not resolve", "check the path");
+  test.each([
+    ["an id", "0000000000000000"],
+    ["a path", "root:nobody:here"],
+  ])("%s that nobody has", async (_what, name) => {
+    await expectRefused(
+      { logicalCluster: name, to: "shard-1" },
+      "Refused",
+      "logicalCluster: ",
+      name,
+      "does not resolve",
+      "check the path",
+    );
   });
 
-  test.each([["root", "Refused"], ["system:admin", "Refused"], ["user:anna", "Refused"], ["system:bound-crds", "Refused"]])(
-    "%s cannot be moved",
-    async (name, type) => {
-      await expectRefused({ logicalCluster: name, to: "shard-1" }, type, "logicalCluster: ", name, "cannot be moved", "name a workspace below root");
-    },
-  );
+  test.each([
+    ["root", "Refused"],
+    ["system:admin", "Refused"],
+    ["user:anna", "Refused"],
+    ["system:bound-crds", "Refused"],
+  ])("%s cannot be moved", async (name, type) => {
+    await expectRefused(
+      { logicalCluster: name, to: "shard-1" },
+      type,
+      "logicalCluster: ",
+      name,
+      "cannot be moved",
+      "name a workspace below root",
+    );
+  });
 
   test("the shard that it is on", async () => {
     const input = { logicalCluster: workspace.path, to: "root" };
@@ -144,18 +187,33 @@ describe("a worker whose configuration is wrong", () => {
     await expectNoWay(withEtcd(shard, { prefix: "/kcp" }), "/kcp", "rehome.yaml");
   });
 
-  test.each(["root", "shard-1"] as const)("an address for the etcd of %s that nobody answers at", async (shard) => {
-    const endpoints = [`https://127.0.0.1:${await freePort()}`];
-    await expectNoWay(withEtcd(shard, { endpoints }), `kcp.shards.${shard}.etcd`, "endpoints", "rehome.yaml");
-  });
+  test.each(["root", "shard-1"] as const)(
+    "an address for the etcd of %s that nobody answers at",
+    async (shard) => {
+      const endpoints = [`https://127.0.0.1:${await freePort()}`];
+      await expectNoWay(
+        withEtcd(shard, { endpoints }),
+        `kcp.shards.${shard}.etcd`,
+        "endpoints",
+        "rehome.yaml",
+      );
+    },
+  );
 
-  test.each(["root", "shard-1"] as const)("a certificate that the etcd of %s does not trust", async (shard) => {
-    const stranger = await CertificateAuthority.create(dir, `stranger-${shard}`);
-    const files = await stranger.issue(`client-${shard}`);
-    const { tls } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[shard]!.etcd;
-    await expectNoWay(withEtcd(shard, { tls: { ...tls!, ...files } }), `kcp.shards.${shard}.etcd`, "tls");
-    await expectNoWay(withEtcd(shard, { tls: { ...tls!, ca: stranger.file } }), `kcp.shards.${shard}.etcd`, "tls");
-  });
+  test.each(["root", "shard-1"] as const)(
+    "a certificate that the etcd of %s does not trust",
+    async (shard) => {
+      const stranger = await CertificateAuthority.create(dir, `stranger-${shard}`);
+      const files = await stranger.issue(`client-${shard}`);
+      const { tls } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[shard]!.etcd;
+      await expectNoWay(withEtcd(shard, { tls: { ...tls!, ...files } }), `kcp.shards.${shard}.etcd`, "tls");
+      await expectNoWay(
+        withEtcd(shard, { tls: { ...tls!, ca: stranger.file } }),
+        `kcp.shards.${shard}.etcd`,
+        "tls",
+      );
+    },
+  );
 
   test("the same etcd for both shards", async () => {
     const other = loadConfig(bed.testbed.rehomeConfig).kcp!.shards["root"]!.etcd;
@@ -175,7 +233,12 @@ describe("a worker whose configuration is wrong", () => {
 
   test("a shard that the configuration does not know", async () => {
     const change = (kcp: KcpConfig): KcpConfig => ({ ...kcp, shards: { "shard-1": kcp.shards["shard-1"]! } });
-    await expectNoWay(change, workspace.cluster, "none of the configured stores", "add its shard to kcp.shards");
+    await expectNoWay(
+      change,
+      workspace.cluster,
+      "none of the configured stores",
+      "add its shard to kcp.shards",
+    );
   });
 });
 
@@ -199,15 +262,29 @@ test("a cluster that is being moved already is refused with the name of the othe
   const input = { logicalCluster: workspace.path, to: "shard-1", gates: ["CopySnapshot"] };
   const first = await startMove(bed, input);
   await untilGate(first, "CopySnapshot");
-  await expectRefused({ ...input, gates: [] }, "Refused", "is being moved already", first.workflowId, "watch it");
+  await expectRefused(
+    { ...input, gates: [] },
+    "Refused",
+    "is being moved already",
+    first.workflowId,
+    "watch it",
+  );
   await abort(first);
   expect((await failureOf(first.result())).type).toBe("Aborted");
 });
 
 test("a dry run writes nothing and tells what would be moved", async () => {
   const quiet = await snapshots(bed);
-  const report = await (await startMove(bed, { logicalCluster: workspace.path, to: "shard-1", dryRun: true })).result();
-  expect(report).toMatchObject({ dryRun: true, verified: false, from: "root", to: "shard-1", cluster: workspace.cluster });
+  const report = await (
+    await startMove(bed, { logicalCluster: workspace.path, to: "shard-1", dryRun: true })
+  ).result();
+  expect(report).toMatchObject({
+    dryRun: true,
+    verified: false,
+    from: "root",
+    to: "shard-1",
+    cluster: workspace.cluster,
+  });
   expect(report.keys).toBeGreaterThan(3);
   expect(report.families?.map(({ family }) => family)).toContain("core/namespaces");
   expect(report.switched).toBeUndefined();

@@ -7,7 +7,14 @@ import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
 import { nextChange, own, putsOf } from "../harness/keys.ts";
-import { approve, attemptsOf, pendingActivities, startMove, untilGate, untilPending } from "../harness/moves.ts";
+import {
+  approve,
+  attemptsOf,
+  pendingActivities,
+  startMove,
+  untilGate,
+  untilPending,
+} from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
 import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
@@ -61,12 +68,18 @@ const MOMENTS: readonly (readonly [what: string, moment: Moment])[] = [
   ["the copy begins", { phase: "CopySnapshot", activity: "copySnapshot", at: "destination", sees: isOurs }],
   ["the tail begins", { phase: "Tail", activity: "catchUp", at: "destination", sees: puts("lock") }],
   ["the fence is made ready", { phase: "Verify", activity: "prepareFence", at: "root", sees: isFence }],
-  ["the fence is about to be set", { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("fence") }],
+  [
+    "the fence is about to be set",
+    { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("fence") },
+  ],
   [
     "the switch has just been made",
     { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("switched") },
   ],
-  ["routing is awaited", { phase: "AwaitRouting", activity: "awaitRouting", at: "origin", sees: puts("lock") }],
+  [
+    "routing is awaited",
+    { phase: "AwaitRouting", activity: "awaitRouting", at: "origin", sees: puts("lock") },
+  ],
   [
     "the first key goes at the origin",
     {
@@ -114,7 +127,12 @@ describe("kill -9 of the worker", () => {
     await finish(move, to, served, inside ? "cutover" : undefined);
   });
 
-  async function finish(move: Move, to: ShardName, served: unknown, activity: string | undefined): Promise<void> {
+  async function finish(
+    move: Move,
+    to: ShardName,
+    served: unknown,
+    activity: string | undefined,
+  ): Promise<void> {
     const report = await move.result();
     shard = to;
     expect(report).toMatchObject({ to, verified: true, cleaned: { conflicts: [] } });
@@ -130,7 +148,12 @@ test("kill -9 in the middle of a large move, three times: nothing is copied twic
   await putConfigMaps(bed.store("root"), large.cluster, count, { payload: "x".repeat(500) });
   const from = (await bed.store("shard-1").head()) + 1n;
   const gates = ["OriginCleanup"];
-  const move = await startMove(bed, { logicalCluster: large.cluster, to: "shard-1", timeouts: IMPATIENT, gates });
+  const move = await startMove(bed, {
+    logicalCluster: large.cluster,
+    to: "shard-1",
+    timeouts: IMPATIENT,
+    gates,
+  });
 
   const half = `/registry/core/configmaps/${large.cluster}/default/bulk-5`;
   const copying = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key.startsWith(half));
@@ -141,7 +164,10 @@ test("kill -9 in the middle of a large move, three times: nothing is copied twic
   await untilGate(move, "OriginCleanup");
   const copied = await putsOf(bed.store("shard-1"), large.cluster, from);
 
-  const deleting = await nextChange(bed.store("root"), ({ type, entry }) => type === "Delete" && entry.key.startsWith(half));
+  const deleting = await nextChange(
+    bed.store("root"),
+    ({ type, entry }) => type === "Delete" && entry.key.startsWith(half),
+  );
   await approve(move, "OriginCleanup");
   await deleting.seen;
   await kill(move, "cleanOrigin");

@@ -38,8 +38,9 @@ async function watchFrom(collection: string, resourceVersion: string): Promise<R
   return watch;
 }
 
-const named = (type: string, name: string) => (event: { type: string; object: { metadata: { name: string } } }) =>
-  event.type === type && event.object.metadata.name === name;
+const named =
+  (type: string, name: string) => (event: { type: string; object: { metadata: { name: string } } }) =>
+    event.type === type && event.object.metadata.name === name;
 
 describe("a watch that was opened at the origin, whose revision is far ahead", () => {
   test("is cut by the move and, resumed where it was, sees everything that it has missed", async () => {
@@ -55,7 +56,11 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
     const cut = await watchFrom(CONFIG_MAPS, resourceVersion);
     expect(BigInt(resourceVersion)).toBeGreaterThan(await bed.store("shard-1").head());
 
-    const move = await startMove(bed, { logicalCluster: tenant.path, to: "shard-1", gates: ["Tail", "Cutover"] });
+    const move = await startMove(bed, {
+      logicalCluster: tenant.path,
+      to: "shard-1",
+      gates: ["Tail", "Cutover"],
+    });
     await untilGate(move, "Tail");
     await objects.patch(`${CONFIG_MAPS}/changing`, { data: { a: "2" } });
     const last = (await cut.until(named("MODIFIED", "changing"))).object.metadata.resourceVersion;
@@ -93,31 +98,34 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
   test.each([
     ["an API of the workspace's own", GADGETS, `${GROUP}/v1`, "Gadget"],
     ["a bound API", WIDGETS, "export.rehome.test/v1", "Widget"],
-  ])("of %s, resumed, sees what it has missed or is told to list again", async (_which, collection, apiVersion, kind) => {
-    const { objects } = tenant;
-    const object = (name: string) => ({ apiVersion, kind, metadata: { name }, spec: { a: 1 } });
-    for (const to of ["root", "shard-1"]) {
-      await objects.create(collection, object("doomed"));
-      const { resourceVersion } = (await objects.list(collection)).metadata;
-      const cut = await watchFrom(collection, resourceVersion);
-      const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: ["Cutover"] });
-      await untilGate(move, "Cutover");
-      await objects.remove(`${collection}/doomed`);
-      await approve(move, "Cutover");
-      await cut.ended;
-      await move.result();
-      await objects.create(collection, object(`later-${to}`));
-      const resumed = await watchFrom(collection, resourceVersion);
-      const first = await resumed.until(() => true);
-      if (first.type === "ERROR") expect(first.object.code).toBe(410);
-      else {
-        await resumed.until(named("DELETED", "doomed"));
-        await resumed.until(named("ADDED", `later-${to}`));
+  ])(
+    "of %s, resumed, sees what it has missed or is told to list again",
+    async (_which, collection, apiVersion, kind) => {
+      const { objects } = tenant;
+      const object = (name: string) => ({ apiVersion, kind, metadata: { name }, spec: { a: 1 } });
+      for (const to of ["root", "shard-1"]) {
+        await objects.create(collection, object("doomed"));
+        const { resourceVersion } = (await objects.list(collection)).metadata;
+        const cut = await watchFrom(collection, resourceVersion);
+        const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: ["Cutover"] });
+        await untilGate(move, "Cutover");
+        await objects.remove(`${collection}/doomed`);
+        await approve(move, "Cutover");
+        await cut.ended;
+        await move.result();
+        await objects.create(collection, object(`later-${to}`));
+        const resumed = await watchFrom(collection, resourceVersion);
+        const first = await resumed.until(() => true);
+        if (first.type === "ERROR") expect(first.object.code).toBe(410);
+        else {
+          await resumed.until(named("DELETED", "doomed"));
+          await resumed.until(named("ADDED", `later-${to}`));
+        }
+        resumed.close();
+        const names = (await objects.list(collection)).items.map(({ metadata }) => metadata.name);
+        expect(names).toContain(`later-${to}`);
+        expect(names).not.toContain("doomed");
       }
-      resumed.close();
-      const names = (await objects.list(collection)).items.map(({ metadata }) => metadata.name);
-      expect(names).toContain(`later-${to}`);
-      expect(names).not.toContain("doomed");
-    }
-  });
+    },
+  );
 });
