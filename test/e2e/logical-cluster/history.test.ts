@@ -1,0 +1,48 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { loadConfig } from "../../../sites/config.ts";
+import { expectSettledOn } from "../harness/aftermath.ts";
+import { Bed } from "../harness/bed.ts";
+import { putConfigMaps } from "../harness/bulk.ts";
+import { startMove } from "../harness/moves.ts";
+import { MARKER, makeProvider, makeTenant } from "../harness/tenant.ts";
+
+let bed: Bed;
+beforeAll(async () => {
+  bed = await Bed.open();
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+/** Moves a workspace with this many objects. @returns the history's events, as one text. */
+async function historyOf(objects: number): Promise<{ events: number; text: string }> {
+  const tenant = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+  await putConfigMaps(bed.store("root"), tenant.cluster, objects, { payload: MARKER });
+  const move = await startMove(bed, { logicalCluster: tenant.path, to: "shard-1" });
+  const { keys, verified } = await move.result();
+  expect(verified).toBe(true);
+  expect(keys).toBeGreaterThan(objects);
+  await expectSettledOn(bed, tenant, "shard-1");
+  const { events } = await move.fetchHistory();
+  // Payloads stand encoded in the history: a text search must see what they hold.
+  const text = JSON.stringify(events, (key, value: unknown) =>
+    key === "data" && typeof value === "string" ? Buffer.from(value, "base64").toString() : value,
+  );
+  return { events: events?.length ?? 0, text };
+}
+
+test("the history of a move does not grow with its data, and holds neither objects nor secrets", async () => {
+  const small = await historyOf(1_000);
+  const large = await historyOf(20_000);
+  expect(large.events).toBeLessThan(150);
+  // A longer copy reports some times more; each report is a signal and its workflow task.
+  expect(large.events - small.events).toBeLessThan(30);
+  const keyFile = loadConfig(bed.testbed.rehomeConfig).kcp!.shards["root"]!.etcd.tls!.key!;
+  const key = readFileSync(keyFile, "utf8").split("\n")[1]!;
+  for (const { text } of [small, large]) {
+    expect(text.includes("root:tenant-")).toBe(true);
+    const leaked = [MARKER, key, "PRIVATE KEY", "CERTIFICATE"].filter((secret) => text.includes(secret));
+    expect(leaked).toEqual([]);
+  }
+});
