@@ -1,3 +1,4 @@
+import { ApplicationFailure } from "@temporalio/common";
 import { clusterRange, parseKey, prefixRange } from "../../etcd/keys.ts";
 import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-migration.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
@@ -61,14 +62,22 @@ async function checkStore({ name, store }: Shard, field: string): Promise<void> 
       });
     }
   } catch (error) {
-    if ((error as Error).name === "ApplicationFailure") throw error;
-    throw failure("Refused", {
-      message: `${field}: the etcd of shard ${name} cannot be reached`,
-      site: store.name,
-      found: (error as Error).message,
-      advice: `check kcp.shards.${name}.etcd (endpoints and tls) in rehome.yaml`,
-    });
+    if (error instanceof ApplicationFailure) throw error;
+    throw unreachableStore({ name, store }, field, error);
   }
+}
+
+export function unreachableStore(
+  { name, store }: Pick<Shard, "name" | "store">,
+  field: string,
+  error: unknown,
+): Error {
+  return failure("Refused", {
+    message: `${field}: the etcd of shard ${name} cannot be reached`,
+    site: store.name,
+    found: error instanceof Error ? error.message : String(error),
+    advice: `check kcp.shards.${name}.etcd (endpoints and tls) in rehome.yaml`,
+  });
 }
 
 function isRecent(version: string): boolean {

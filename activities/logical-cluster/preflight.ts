@@ -12,6 +12,7 @@ import {
   checkEncryption,
   checkShard,
   chooseFence,
+  unreachableStore,
   versionWarnings,
 } from "./preflight-shard.ts";
 import { readLogicalCluster } from "./session.ts";
@@ -152,13 +153,20 @@ async function resolve(site: KcpSite, name: string): Promise<Resolved> {
   return { cluster, path: metadata.annotations?.[ANNOTATION.path] ?? name };
 }
 
-/** The shard whose store holds the LogicalCluster object. */
+/** The shard whose store holds the LogicalCluster object. A store that does not answer matters only if none has it. */
 async function locate(site: KcpSite, { cluster, path }: Resolved): Promise<Shard> {
   const shards = await Promise.all(site.shardNames.map(async (name) => await site.shard(name)));
-  const found = await Promise.all(
-    shards.map(async (shard) => ({ shard, at: await readLogicalCluster(shard, cluster) })),
+  const answers = await Promise.allSettled(
+    shards.map(async (shard) => await readLogicalCluster(shard, cluster)),
   );
-  const holders = found.filter(({ at }) => at !== undefined).map(({ shard }) => shard);
+  const holders = shards.filter((_, index) => {
+    const answer = answers[index]!;
+    return answer.status === "fulfilled" && answer.value !== undefined;
+  });
+  const silent = answers.findIndex(({ status }) => status === "rejected");
+  if (holders.length === 0 && silent >= 0) {
+    throw unreachableStore(shards[silent]!, "from", (answers[silent] as PromiseRejectedResult).reason);
+  }
   const [holder, second] = holders;
   if (!holder) {
     throw failure("Refused", {

@@ -56,7 +56,7 @@ describe("input of a wrong shape", () => {
     ["null", null, /input: .*expected object/, "found: null"],
     ["nothing at all", undefined, /input: .*expected object/, /found: (nothing|null)/],
     ["a number", 7, "found: 7"],
-    ["a list", [], /input: .*expected object/, "found: \\[\\]"],
+    ["a list", [], /input: .*expected object/, "found: []"],
     ["no cluster", { to: "shard-1" }, "logicalCluster: "],
     ["no destination", { logicalCluster: "root:team-a" }, "to: "],
     ["a field that does not exist", { logicalCluster: "root:a", to: "shard-1", form: "root" }, /"form"/],
@@ -131,12 +131,12 @@ describe("input that fits no cluster or shard", () => {
 
   test("the shard that it is on", async () => {
     const input = { logicalCluster: workspace.path, to: "root" };
-    await expectRefused(input, "Refused", 'to: .*is on "root" already', "name another shard");
+    await expectRefused(input, "Refused", "to: ", 'is on "root" already', "name another shard");
   });
 
   test("another origin than the real one", async () => {
     const input = { logicalCluster: workspace.path, to: "shard-1", from: "shard-1" };
-    await expectRefused(input, "Refused", 'from: .*is on root, not on "shard-1"');
+    await expectRefused(input, "Refused", "from: ", 'is on root, not on "shard-1"');
   });
 });
 
@@ -228,7 +228,7 @@ describe("a worker whose configuration is wrong", () => {
       ...kcp,
       shards: { ...kcp.shards, [shard]: { etcd: kcp.shards[shard]!.etcd, kubeconfig } },
     });
-    await expectNoWay(change, shard, "kubeconfig|credentials|certificate authority", "rehome.yaml");
+    await expectNoWay(change, shard, "kubeconfig", "rehome.yaml");
   });
 
   test("a shard that the configuration does not know", async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { clusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed } from "../harness/bed.ts";
-import { nextChange, own, snapshots, touched } from "../harness/keys.ts";
+import { nextChange, own } from "../harness/keys.ts";
 import { abort, approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
 import { contents, expectAlive, makeProvider, makeTenant } from "../harness/tenant.ts";
@@ -20,24 +20,6 @@ afterAll(async () => {
 });
 
 const ANY_CLUSTER = clusterPath("*", "/api/v1/configmaps?limit=1").replace("%2A", "*");
-
-describe("a dry run", () => {
-  test("tells what would happen, and writes nothing anywhere", async () => {
-    const before = await snapshots(bed);
-    const plan = await runMove(bed, { logicalCluster: tenant.path, to: "shard-1", dryRun: true });
-    const after = await snapshots(bed);
-    expect(plan).toMatchObject({
-      dryRun: true,
-      verified: false,
-      cluster: tenant.cluster,
-      fence: "migration",
-    });
-    expect(plan.keys).toBeGreaterThan(10);
-    expect(plan.switched).toBeUndefined();
-    expect(touched(before.root, after.root)).toEqual([]);
-    expect(touched(before["shard-1"], after["shard-1"])).toEqual([]);
-  });
-});
 
 describe("the inactive fence", () => {
   test.each(["shard-1", "root"] as const)(
