@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { displayKey, ownKeys, parseKey, prefixRange } from "../../../etcd/keys.ts";
 import type { Key } from "../../../etcd/keys.ts";
 import { rangesOf } from "../../../etcd/scan.ts";
@@ -39,6 +40,18 @@ export function touched(
     .filter((key) => !isExpected(key) && !BACKGROUND.some((pattern) => pattern.test(key)))
     .map(displayKey)
     .toSorted();
+}
+
+const SETTLED_FOR_MS = 1_500;
+
+/** Waits until kcp has come to rest: what has just been made is still written to by its controllers for a while. */
+export async function untilSettled(bed: Bed): Promise<void> {
+  for (let before = await snapshots(bed); ;) {
+    await delay(SETTLED_FOR_MS);
+    const after = await snapshots(bed);
+    if (SHARDS.every((shard) => touched(before[shard], after[shard]).length === 0)) return;
+    before = after;
+  }
 }
 
 /** What a move may write outside the moved cluster; a path of keys for each, with the reason. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
-import { isPartOfMove, keysOf, ownKeysLeft, snapshots, touched } from "../harness/keys.ts";
+import { isPartOfMove, keysOf, ownKeysLeft, snapshots, touched, untilSettled } from "../harness/keys.ts";
 import { runMove } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
 import {
@@ -57,6 +57,7 @@ describe("a workspace in use", () => {
   ])("moves %s, whole, and nothing else is touched", async (_which, to) => {
     const owners = await makeOwners(tenant.objects);
     const served = await contents(tenant.objects);
+    await untilSettled(bed);
     const before = await snapshots(bed);
 
     const report = await runMove(bed, { logicalCluster: tenant.path, to });

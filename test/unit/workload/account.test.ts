@@ -37,9 +37,17 @@ describe("failures", () => {
     const calls = [
       { startedAt: 900, endedAt: 950, status: 504, outcome: "failed" },
       { startedAt: 1500, endedAt: 1501, status: 504, outcome: "failed" },
-      { startedAt: 1150, endedAt: 1160, status: 403, outcome: "failed" },
+      { startedAt: 1150, endedAt: 1160, status: 500, outcome: "failed" },
     ] as const;
     expect(accountOf(...calls).failures(fence).failed).toHaveLength(3);
+  });
+
+  it("counts a 403 as denied by a new home only where it was sent inside the fence", () => {
+    const denied = (startedAt: number) =>
+      accountOf({ startedAt, endedAt: startedAt + 5, status: 403, outcome: "failed" }).failures(fence);
+    expect(denied(fence.provenAt + 1).cutInsideFence).toHaveLength(1);
+    expect(denied(fence.askedAt).failed).toHaveLength(1);
+    expect(denied(fence.routedAt + 1).failed).toHaveLength(1);
   });
 
   it("excuses nothing where there was no fence, and counts conflicts apart", () => {
