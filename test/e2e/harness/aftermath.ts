@@ -13,8 +13,8 @@ import type { Tenant } from "./tenant.ts";
  */
 export async function expectSettledOn(bed: Bed, tenant: Tenant, shard: ShardName): Promise<void> {
   expect(await keysOf(bed.store(other(shard)), tenant.cluster)).toEqual([]);
-  expect(await ownKeysLeft(bed.store("root"))).toEqual([]);
-  expect(await ownKeysLeft(bed.store("shard-1"))).toEqual([]);
+  expect(await ownKeysLeft(bed.store("root"), tenant.cluster)).toEqual([]);
+  expect(await ownKeysLeft(bed.store("shard-1"), tenant.cluster)).toEqual([]);
   expect(await migrationsOf(bed, tenant.cluster)).toEqual([]);
   const { metadata } = await bed.frontProxy.json<LogicalCluster>({
     path: logicalClusterPath(tenant.cluster),

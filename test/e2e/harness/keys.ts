@@ -82,9 +82,9 @@ export async function keysOf(store: Store, cluster: string): Promise<string[]> {
   return keys;
 }
 
-/** rehome's own keys in a store, of whatever move. */
-export async function ownKeysLeft(store: Store): Promise<string[]> {
-  const { entries } = await store.read(prefixRange(`${store.prefix}.rehome/`));
+/** rehome's own keys for a cluster in a store. */
+export async function ownKeysLeft(store: Store, cluster: string): Promise<string[]> {
+  const { entries } = await store.read(prefixRange(`${store.prefix}.rehome/${cluster}/`));
   return entries.map(({ key }) => displayKey(key));
 }
 

@@ -77,7 +77,8 @@ describe("a workspace in use", () => {
       expect(touched(before[shard], after[shard], isExpected)).toEqual([]);
     }
     expect(await keysOf(bed.store(other(to)), tenant.cluster)).toEqual([]);
-    for (const shard of [to, other(to)]) expect(await ownKeysLeft(bed.store(shard))).toEqual([]);
+    for (const shard of [to, other(to)])
+      expect(await ownKeysLeft(bed.store(shard), tenant.cluster)).toEqual([]);
     expect(await contents(tenant.objects)).toEqual(served);
     await expectAlive(tenant);
     await deleteOwners(tenant.objects, owners);
