@@ -10,7 +10,7 @@ export default defineConfig({
         test: {
           name: "servers",
           globalSetup: ["test/setup/temporal.ts"],
-          include: ["test/{cli,etcd,engine,replay,testbed}/**/*.test.ts"],
+          include: ["test/{cli,dns,etcd,engine,hosting,replay,testbed}/**/*.test.ts"],
           sequence: { groupOrder: 1 },
           testTimeout: 120_000,
           hookTimeout: 900_000,

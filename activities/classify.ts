@@ -1,9 +1,16 @@
 import { ApplicationFailure, CancelledFailure } from "@temporalio/common";
+import { LaggingError, RefusedError as DnsRefusedError, UnreachableError } from "../dns/errors.ts";
+import {
+  GaveUpError,
+  MembershipError,
+  RefusedError as MembershipRefusedError,
+} from "../etcd/membership/errors.ts";
 import { CompactedError, LockedError, SupersededError } from "../etcd/errors.ts";
+import { ClaimedError } from "../hosting/types.ts";
 import { ApiError } from "../kubernetes/api-server.ts";
 import { FenceTakenError } from "../kubernetes/kcp/fence.ts";
-import { WaitError } from "../kubernetes/kcp/probe.ts";
-import { UnknownSiteError } from "../sites/kcp.ts";
+import { WaitError } from "../kubernetes/wait.ts";
+import { UnknownSiteError } from "../sites/unknown-site.ts";
 import { failure } from "../workflows/engine/failures.ts";
 import type { FailureType } from "../workflows/engine/failures.ts";
 
@@ -31,17 +38,27 @@ export function classify(error: unknown): Error {
 
 function failureTypeOf(error: Error): FailureType {
   if (error instanceof SupersededError || error instanceof FenceTakenError) return "Superseded";
-  if (error instanceof LockedError) return "LockLost";
+  if (error instanceof LockedError || error instanceof ClaimedError) return "LockLost";
   if (error instanceof CompactedError) return "Compacted";
   if (error instanceof UnknownSiteError) return "InvalidInput";
   if (error instanceof WaitError) return "Timeout";
   if (error instanceof ApiError) return typeOfStatus(error.status);
+  const domain = typeOfDomain(error);
+  if (domain) return domain;
   const code = "code" in error ? String(error.code) : "";
   const grpc = GRPC.find(([pattern]) => pattern.test(error.constructor.name));
   if (grpc) return grpc[1];
   if (CERTIFICATE.test(code)) return "Unauthorized";
   if (SOCKET.test(code) || error.name === "TimeoutError") return "Unreachable";
   return "Unexpected";
+}
+
+/** etcd's membership and DNS: what they refuse stays refused, and a member or server that is down may come back. */
+function typeOfDomain(error: Error): FailureType | undefined {
+  if (error instanceof MembershipRefusedError || error instanceof DnsRefusedError) return "Refused";
+  if (error instanceof MembershipError || error instanceof UnreachableError) return "Unreachable";
+  if (error instanceof GaveUpError || error instanceof LaggingError) return "Timeout";
+  return undefined;
 }
 
 function typeOfStatus(status: number): FailureType {

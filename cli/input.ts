@@ -6,6 +6,7 @@ import type { Kind } from "./kinds.ts";
 /** Fields of the input that have an option of their own. */
 export interface InputFlags {
   readonly logicalCluster?: string;
+  readonly controlPlane?: string;
   readonly to?: string;
   readonly from?: string;
   readonly gate?: readonly string[];
@@ -34,8 +35,8 @@ export function inputFrom(kindName: string = DEFAULT_KIND, flags: InputFlags): C
       `no kind of move is called ${JSON.stringify(kindName)}; there is ${KIND_NAMES.join(", ")}`,
     );
   }
-  const { gate, input: json, logicalCluster, to, from, fence } = flags;
-  const given = { logicalCluster, to, from, fence, gates: gate };
+  const { gate, input: json, logicalCluster, controlPlane, to, from, fence } = flags;
+  const given = { logicalCluster, controlPlane, to, from, fence, gates: gate };
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
   const input = { ...parseObject(json), ...Object.fromEntries(set) };
   const checked = kind.schema.safeParse(input, { reportInput: true });

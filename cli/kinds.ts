@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { controlPlaneMigrationInput } from "../inputs/control-plane-migration.ts";
 import { logicalClusterMigrationInput } from "../inputs/logical-cluster-migration.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -29,6 +30,13 @@ function clusterHeadline({ path, cluster, from, to, dryRun, verified }: Fields):
   return `${subject} was moved from ${text(from)} to ${text(to)}, ${proof}.`;
 }
 
+function controlPlaneHeadline({ controlPlane, from, to, dryRun, verified }: Fields): string {
+  const name = `Control plane ${text(controlPlane)}`;
+  if (dryRun === true) return `Plan: ${name} can be moved from ${text(from)} to ${text(to)}. Nothing was changed.`;
+  const proof = verified === true ? "all members proven equal before the first was removed" : "NOT proven equal";
+  return `${name} was moved from ${text(from)} to ${text(to)}, ${proof}.`;
+}
+
 const KINDS: Readonly<Record<string, Kind>> = {
   logicalClusterMigration: {
     schema: logicalClusterMigrationInput,
@@ -41,6 +49,18 @@ const KINDS: Readonly<Record<string, Kind>> = {
       from: "--from <shard>",
       gates: "--gate <phase>",
       fence: "--fence <auto|migration|inactive>",
+    },
+  },
+  controlPlaneMigration: {
+    schema: controlPlaneMigrationInput,
+    subject: ({ controlPlane }) => text(controlPlane),
+    summary: ({ controlPlane, to }) => `Move control plane ${text(controlPlane)} to ${text(to)}`,
+    headline: controlPlaneHeadline,
+    flags: {
+      controlPlane: "--control-plane <name>",
+      to: "--to <seed>",
+      from: "--from <seed>",
+      gates: "--gate <phase>",
     },
   },
 };

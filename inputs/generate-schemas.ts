@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { controlPlaneMigrationInput } from "./control-plane-migration.ts";
 import { logicalClusterMigrationInput } from "./logical-cluster-migration.ts";
 import { abortInput, approveInput, pauseInput, resumeInput } from "./messages.ts";
 
@@ -11,6 +12,7 @@ export const SCHEMA_FOLDER = fileURLToPath(new URL("../deploy/schemas", import.m
 /** What a person types, by the name of the workflow type or of the update that takes it. */
 const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   logicalClusterMigration: logicalClusterMigrationInput,
+  controlPlaneMigration: controlPlaneMigrationInput,
   approve: approveInput,
   pause: pauseInput,
   resume: resumeInput,

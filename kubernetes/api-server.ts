@@ -1,6 +1,9 @@
 import { request as httpsRequest } from "node:https";
 import type { RequestOptions } from "node:https";
 import { request as httpRequest } from "node:http";
+import type { IncomingMessage } from "node:http";
+import type { LookupFunction } from "node:net";
+import { createInterface } from "node:readline";
 import { KubeConfig } from "@kubernetes/client-node";
 
 export interface KubeconfigRef {
@@ -9,6 +12,10 @@ export interface KubeconfigRef {
   readonly context?: string | undefined;
   /** Talk to this address instead of the context's own server, with the context's credentials. */
   readonly server?: string | undefined;
+  /** Name that the server's certificate must carry, where `server` is reached by another. */
+  readonly serverName?: string | undefined;
+  /** How the server's name becomes an address; the system's way by default. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 export interface Answer {
@@ -53,6 +60,16 @@ function parseStatus(body: string): { reason?: string; message?: string } {
   }
 }
 
+async function bodyOf(response: IncomingMessage): Promise<Answer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    body: Buffer.concat(chunks).toString(),
+  };
+}
+
 class StaleConnectionError extends Error {}
 
 /**
@@ -65,6 +82,7 @@ export class ApiServer {
   readonly name: string;
   readonly #config: KubeConfig;
   readonly #root: URL;
+  readonly #extra: RequestOptions;
   #options: Promise<RequestOptions> | undefined;
 
   /** @throws Error naming the file and context when the kubeconfig cannot be used. */
@@ -84,6 +102,8 @@ export class ApiServer {
     const server = reference.server ?? this.#config.getCurrentCluster()?.server;
     if (server === undefined) throw new Error(`${reference.kubeconfig}: its current context names no server`);
     this.#root = new URL(server);
+    const { serverName, lookup } = reference;
+    this.#extra = { ...(serverName && { servername: serverName }), ...(lookup && { lookup }) };
     this.url = this.#root.origin;
   }
 
@@ -103,24 +123,44 @@ export class ApiServer {
     }
   }
 
+  /**
+   * The lines of a streamed 2xx answer as they come, such as a watch's; ends when the server ends it. `timeoutMs` is
+   * for the answer's head only.
+   * @throws ApiError for any other answer.
+   */
+  async *lines(input: RequestInput): AsyncGenerator<string> {
+    const options = await this.#requestOptions();
+    const stop = new AbortController();
+    const signal = input.signal ? AbortSignal.any([stop.signal, input.signal]) : stop.signal;
+    const late = setTimeout(
+      () => stop.abort(new DOMException("no answer", "TimeoutError")),
+      input.timeoutMs ?? 15_000,
+    );
+    try {
+      const response = await this.#open(input, { ...options, signal });
+      clearTimeout(late);
+      if (response.statusCode !== 200) throw new ApiError(this.name, input, await bodyOf(response));
+      const lines = createInterface({ input: response, crlfDelay: Infinity });
+      // While lines are read an error ends the reading; the one of the abort below comes when nobody reads any more.
+      lines.on("error", () => undefined);
+      yield* lines;
+    } finally {
+      clearTimeout(late);
+      stop.abort();
+    }
+  }
+
   async #send(input: RequestInput, options: RequestOptions): Promise<Answer> {
+    return await bodyOf(await this.#open(input, options));
+  }
+
+  async #open(input: RequestInput, options: RequestOptions): Promise<IncomingMessage> {
     const method = input.method ?? "GET";
     const body = input.body === undefined ? undefined : Buffer.from(JSON.stringify(input.body));
     const url = new URL(this.#root.pathname.replace(/\/$/, "") + input.path, this.#root);
     const send = url.protocol === "http:" ? httpRequest : httpsRequest;
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    const request = send(url, { ...options, method }, (response) => {
-      const chunks: Buffer[] = [];
-      response.on("data", (chunk: Buffer) => chunks.push(chunk));
-      response.on("error", reject);
-      response.on("end", () =>
-        resolve({
-          status: response.statusCode ?? 0,
-          headers: response.headers,
-          body: Buffer.concat(chunks).toString(),
-        }),
-      );
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const request = send(url, { ...options, method }, resolve);
     request.on("error", (error: NodeJS.ErrnoException) => {
       const stale = request.reusedSocket && error.code === "ECONNRESET";
       reject(stale ? new StaleConnectionError("kept connection was closed", { cause: error }) : error);
@@ -159,7 +199,7 @@ export class ApiServer {
     this.#options ??= (async () => {
       const options: RequestOptions = {};
       await this.#config.applyToHTTPSOptions(options);
-      return options;
+      return { ...options, ...this.#extra };
     })();
     return await this.#options;
   }

@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
 import { siteName } from "../inputs/common.ts";
+import { controlPlanes, dns, seeds } from "./config-control-planes.ts";
 
 /** `rehome.yaml`: where the sites are. Names of files, never their contents; relative names are from its own folder. */
 const file = z.string().min(1);
@@ -67,6 +68,9 @@ const temporal = z.strictObject({
 const schema = z.strictObject({
   temporal: temporal.prefault({}),
   kcp: kcp.optional(),
+  seeds: seeds.default({}),
+  dns: dns.optional(),
+  controlPlanes: controlPlanes.default({}),
 });
 
 export type SitesConfig = z.infer<typeof schema>;
@@ -90,7 +94,7 @@ export function loadConfig(path: string): SitesConfig {
   return absolute(parsed.data, dirname(resolve(path))) as SitesConfig;
 }
 
-const FILE_FIELDS = new Set(["kubeconfig", "ca", "cert", "key", "apiKeyFile"]);
+const FILE_FIELDS = new Set(["kubeconfig", "ca", "cert", "key", "apiKeyFile", "secretFile"]);
 
 /** Makes the file names in a checked configuration absolute. */
 function absolute(value: unknown, folder: string, field = ""): unknown {

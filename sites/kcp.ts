@@ -2,6 +2,7 @@ import { Store } from "../etcd/store.ts";
 import { ApiServer } from "../kubernetes/api-server.ts";
 import type { KubeconfigRef } from "../kubernetes/api-server.ts";
 import type { KcpConfig, ShardConfig } from "./config.ts";
+import { UnknownSiteError } from "./unknown-site.ts";
 
 export interface Shard {
   readonly name: string;
@@ -9,16 +10,6 @@ export interface Shard {
   readonly replicas: readonly ApiServer[];
   readonly api: ApiServer;
   readonly store: Store;
-}
-
-/** A name that the configuration does not know. `known` lists those that it does. */
-export class UnknownSiteError extends Error {
-  override readonly name = "UnknownSiteError";
-  readonly known: readonly string[];
-  constructor(site: string, known: readonly string[]) {
-    super(`no shard "${site}" in the configuration; it has: ${known.join(", ")}`);
-    this.known = known;
-  }
 }
 
 /** A kcp installation: its front-proxies and shards, each client made when it is first asked for, and kept. */
@@ -46,7 +37,7 @@ export class KcpSite {
   /** @throws UnknownSiteError, or Error when neither the configuration nor kcp tells the shard's address. */
   async shard(name: string): Promise<Shard> {
     const config = Object.hasOwn(this.#config.shards, name) ? this.#config.shards[name] : undefined;
-    if (!config) throw new UnknownSiteError(name, this.shardNames);
+    if (!config) throw new UnknownSiteError("shard", name, this.shardNames);
     let shard = this.#shards.get(name);
     if (!shard) {
       shard = this.#open(name, config);

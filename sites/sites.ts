@@ -1,22 +1,29 @@
 import { loadConfig } from "./config.ts";
 import type { SitesConfig } from "./config.ts";
+import { ControlPlaneSites } from "./control-planes.ts";
 import { KcpSite } from "./kcp.ts";
 
-/** All places that a worker can reach. A kind whose sites are not configured says so when it is used. */
+/** Without the section, moves of that kind are refused for the name of the shard, as for any unknown one. */
+const NO_KCP = { frontProxies: [], shards: {}, fenceWorkspace: "root" };
+
+/** All places that a worker can reach. */
 export class Sites {
   readonly #config: SitesConfig;
   #kcp: KcpSite | undefined;
+  #controlPlanes: ControlPlaneSites | undefined;
 
   constructor(config: SitesConfig) {
     this.#config = config;
   }
 
-  /** @throws Error when the configuration has no section `kcp`. */
   get kcp(): KcpSite {
-    if (!this.#config.kcp)
-      throw new Error("the worker's configuration has no section kcp: add it to rehome.yaml");
-    this.#kcp ??= new KcpSite(this.#config.kcp);
+    this.#kcp ??= new KcpSite(this.#config.kcp ?? NO_KCP);
     return this.#kcp;
+  }
+
+  get controlPlanes(): ControlPlaneSites {
+    this.#controlPlanes ??= new ControlPlaneSites(this.#config);
+    return this.#controlPlanes;
   }
 
   async close(): Promise<void> {

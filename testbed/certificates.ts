@@ -3,6 +3,7 @@
 import "reflect-metadata";
 import { webcrypto } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
+import { isIP } from "node:net";
 import { join } from "node:path";
 import {
   AuthorityKeyIdentifierExtension,
@@ -74,12 +75,22 @@ export class CertificateAuthority {
     return new CertificateAuthority(folder, file, certificate, keys);
   }
 
+  /** The authority's private key, where it must be handed on, as PEM text. */
+  async privateKeyPem(): Promise<string> {
+    return await privateKeyPem(this.#keys.privateKey);
+  }
+
   /**
-   * Issues a certificate for TLS servers on `localhost` and 127.0.0.1 and for
-   * TLS clients; Kubernetes API servers read the common name as user name and
-   * the organizations as groups. Writes `<folder>/<name>.crt` and `.key`.
+   * Issues a certificate for TLS servers on these hosts (DNS names and IP
+   * addresses; default `localhost` and 127.0.0.1) and for TLS clients;
+   * Kubernetes API servers read the common name as user name and the
+   * organizations as groups. Writes `<folder>/<name>.crt` and `.key`.
    */
-  async issue(name: string, organizations: readonly string[] = []): Promise<CertificateFiles> {
+  async issue(
+    name: string,
+    organizations: readonly string[] = [],
+    hosts: readonly string[] = ["localhost", "127.0.0.1"],
+  ): Promise<CertificateFiles> {
     const keys = await generateKeys();
     const certificate = await X509CertificateGenerator.create({
       subject: subject(name, organizations),
@@ -92,10 +103,9 @@ export class CertificateAuthority {
         new BasicConstraintsExtension(false, undefined, true),
         new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
         new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth, ExtendedKeyUsage.clientAuth]),
-        new SubjectAlternativeNameExtension([
-          { type: "dns", value: "localhost" },
-          { type: "ip", value: "127.0.0.1" },
-        ]),
+        new SubjectAlternativeNameExtension(
+          hosts.map((value) => ({ type: isIP(value) === 0 ? "dns" : "ip", value })),
+        ),
         await AuthorityKeyIdentifierExtension.create(this.#certificate.publicKey),
       ],
     });

@@ -2,28 +2,19 @@ import { once } from "node:events";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { Argument, Command, InvalidArgumentError } from "commander";
-import { fillWithConfigMaps } from "./fill.ts";
-import { startLogicalClusterTestbed } from "./logical-cluster.ts";
-import type { LogicalClusterTestbed } from "./logical-cluster.ts";
+import { kinds } from "./kinds.ts";
+import type { RunningTestbed } from "./kinds.ts";
 import { Server } from "./process.ts";
-import { buildPrograms } from "./programs/main.ts";
+import { buildPrograms, knownNames } from "./programs/main.ts";
 import { tryLock } from "./programs/lock.ts";
-import { programNames } from "./programs/recipes.ts";
-import { describeShardSite } from "./rehome-config.ts";
 import { clearLeftovers } from "./run-registry.ts";
-import { createWorkspace } from "./workspaces.ts";
-import type { Workspace } from "./workspaces.ts";
 
 interface UpOptions {
   readonly keepData?: boolean;
   readonly sizes: readonly number[];
 }
 
-/** A workspace made for `--sizes`. */
-type FilledWorkspace = Workspace & { readonly objects: number };
-
 const usageExitCode = 2;
-const kinds = ["logical-cluster"];
 const stateFolder = resolve(".rehome");
 const descriptionFile = join(stateFolder, "testbed.json");
 
@@ -36,12 +27,13 @@ async function up(kind: string, options: UpOptions): Promise<void> {
   try {
     for (const name of await clearLeftovers()) tell(`ended ${name}, left running by a crash`);
     await rm(dir, { recursive: true, force: true });
-    const servers = await Promise.race([bringUp(kind, dir, options), stopSignal]);
-    if (servers === undefined) throw new Error("stopped before it was ready");
+    const testbed = await Promise.race([bringUp(kind, dir, options), stopSignal]);
+    if (testbed === undefined) throw new Error("stopped before it was ready");
     console.log("ready");
-    const crash = await Promise.race([stopSignal, ...servers.map((server) => server.crashed())]);
-    if (crash !== undefined) throw crash;
+    const crash = await Promise.race([stopSignal, ...testbed.servers.map((server) => server.crashed())]);
     tell("stopping");
+    await testbed.stop();
+    if (crash !== undefined) throw crash;
   } finally {
     await Server.stopAllRunning();
     await rm(descriptionFile, { force: true });
@@ -50,45 +42,13 @@ async function up(kind: string, options: UpOptions): Promise<void> {
   }
 }
 
-/** Starts and fills everything and writes `.rehome/testbed.json`. */
-async function bringUp(kind: string, dir: string, options: UpOptions): Promise<readonly Server[]> {
-  const testbed = await startLogicalClusterTestbed({ dir, onProgress: (name) => tell(`starting ${name}`) });
-  const workspaces = await fill(testbed, options.sizes);
-  await writeFile(descriptionFile, JSON.stringify(describe(kind, testbed, workspaces), null, 2));
-  return testbed.servers;
-}
-
-async function fill(testbed: LogicalClusterTestbed, sizes: readonly number[]): Promise<FilledWorkspace[]> {
-  const { kubeconfig } = testbed.kcp.frontProxy;
-  const workspaces: FilledWorkspace[] = [];
-  for (const objects of sizes) {
-    const name = `objects-${objects}`;
-    tell(`making workspace root:${name}`);
-    const workspace = await createWorkspace({ kubeconfig, name, shard: "root" });
-    await fillWithConfigMaps(kubeconfig, workspace.cluster, objects);
-    workspaces.push({ ...workspace, objects });
-  }
-  return workspaces;
-}
-
-/** The content of `.rehome/testbed.json`. */
-function describe(kind: string, testbed: LogicalClusterTestbed, workspaces: readonly FilledWorkspace[]) {
-  const { kcp, temporal, configFile, servers, dir } = testbed;
-  return {
-    kind,
-    pid: process.pid,
-    dir,
-    rehomeConfig: configFile,
-    temporal: { address: temporal.address, namespace: temporal.namespace, uiUrl: temporal.uiUrl },
-    kcp: {
-      frontProxies: [{ url: kcp.frontProxy.url, kubeconfig: kcp.frontProxy.kubeconfig, context: "base" }],
-      shards: Object.fromEntries(
-        kcp.shards.map((shard) => [shard.name, { url: shard.url, ...describeShardSite(shard) }]),
-      ),
-    },
-    workspaces,
-    processes: servers.map(({ pid, spec }) => ({ name: spec.name, pid, log: spec.logFile })),
-  };
+/** Starts everything and writes `.rehome/testbed.json`. */
+async function bringUp(kind: string, dir: string, { sizes }: UpOptions): Promise<RunningTestbed> {
+  const testbed = await (kinds[kind] as (typeof kinds)[string])({ dir, sizes, onProgress: tell });
+  const processes = testbed.servers.map(({ pid, spec }) => ({ name: spec.name, pid, log: spec.logFile }));
+  const description = { kind, pid: process.pid, dir, ...testbed.description, processes };
+  await writeFile(descriptionFile, JSON.stringify(description, null, 2));
+  return testbed;
 }
 
 async function awaitStopSignal(): Promise<undefined> {
@@ -112,7 +72,7 @@ function makeCommand(): Command {
   command
     .command("up")
     .description("Starts the servers of one kind of move and stays in the foreground until Ctrl-C.")
-    .addArgument(new Argument("<kind>", "kind of move").choices(kinds))
+    .addArgument(new Argument("<kind>", "kind of move").choices(Object.keys(kinds)))
     .option(
       "--keep-data",
       "leave data, logs and certificates in .rehome/<kind> for inspection after the stop",
@@ -122,7 +82,11 @@ function makeCommand(): Command {
   command
     .command("build")
     .description("Finds or builds the server programs and prints where they are.")
-    .addArgument(new Argument("[names...]", "programs; all when none is named").choices(programNames))
+    .addArgument(
+      new Argument("[names...]", "programs; all that are built from source when none is named").choices(
+        knownNames,
+      ),
+    )
     .action(buildPrograms);
   return command;
 }

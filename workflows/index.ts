@@ -1,1 +1,2 @@
+export { controlPlaneMigration } from "./control-plane-migration.ts";
 export { logicalClusterMigration } from "./logical-cluster-migration.ts";

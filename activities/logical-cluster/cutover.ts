@@ -21,7 +21,7 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
-import { beginWork } from "./work.ts";
+import { beginWork } from "../work.ts";
 
 type Cutover = LogicalClusterActivities["cutover"];
 type Input = Parameters<Cutover>[0];

@@ -3,7 +3,7 @@ import { rangesOf } from "../../etcd/scan.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { createPreflight } from "./preflight.ts";
 import type { LogicalClusterActivities } from "./types.ts";
-import { beginWork } from "./work.ts";
+import { beginWork } from "../work.ts";
 
 const nothing = async () => undefined;
 

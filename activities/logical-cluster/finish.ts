@@ -14,15 +14,16 @@ import {
 } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
-import { pollUntil, probeFence } from "../../kubernetes/kcp/probe.ts";
+import { probeFence } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
+import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { Cleaned, LogicalClusterActivities } from "./types.ts";
-import { beginWork } from "./work.ts";
+import { beginWork } from "../work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "awaitRouting" | "cleanOrigin" | "finalize">;
 

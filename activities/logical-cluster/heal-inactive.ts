@@ -1,7 +1,8 @@
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import { put, remove } from "../../etcd/store.ts";
 import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
-import { hasDeadContext, pollUntil } from "../../kubernetes/kcp/probe.ts";
+import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
+import { pollUntil } from "../../kubernetes/wait.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 

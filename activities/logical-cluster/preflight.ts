@@ -7,6 +7,7 @@ import { ANNOTATION, logicalClusterPath } from "../../kubernetes/kcp/logical-clu
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { parseInput } from "../parse-input.ts";
 import {
   checkApiBindings,
   checkEncryption,
@@ -17,6 +18,8 @@ import {
 } from "./preflight-shard.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
+
+const EXAMPLE = { logicalCluster: "root:team-a", to: "shard-1" };
 
 /** Cluster and path as the platform knows them, whichever of the two was typed. */
 interface Resolved {
@@ -30,7 +33,7 @@ interface Resolved {
  */
 export function createPreflight(site: KcpSite): LogicalClusterActivities["preflight"] {
   return async (raw) => {
-    const input = parseInput(raw);
+    const input = parseInput(logicalClusterMigrationInput, raw, EXAMPLE);
     refuseUnmovable(input.logicalCluster);
     const to = await namedShard(site, "to", input.to);
     if (input.from !== undefined) await namedShard(site, "from", input.from);
@@ -87,18 +90,6 @@ async function admission(
     })),
     revisionGap: String(gap),
   };
-}
-
-/** @throws ApplicationFailure `InvalidInput` that names each wrong field. */
-export function parseInput(raw: unknown): LogicalClusterMigrationInput {
-  const parsed = logicalClusterMigrationInput.safeParse(raw);
-  if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map((issue) => `${issue.path.join(".") || "input"}: ${issue.message}`);
-  throw failure("InvalidInput", {
-    message: issues.join("; "),
-    found: JSON.stringify(raw)?.slice(0, 300) ?? "nothing",
-    advice: 'give for example {"logicalCluster": "root:team-a", "to": "shard-1"}',
-  });
 }
 
 function refuseUnmovable(name: string): void {

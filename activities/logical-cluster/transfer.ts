@@ -15,8 +15,8 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { LogicalClusterActivities } from "./types.ts";
-import { beginWork } from "./work.ts";
-import type { Work } from "./work.ts";
+import { beginWork } from "../work.ts";
+import type { Work } from "../work.ts";
 
 /** Headroom that the destination's revision gets over the origin's, for what the origin does during the copy. */
 const HEADROOM = 2_000n;

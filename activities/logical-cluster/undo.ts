@@ -8,8 +8,8 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { LogicalClusterActivities } from "./types.ts";
-import { beginWork } from "./work.ts";
-import type { Work } from "./work.ts";
+import { beginWork } from "../work.ts";
+import type { Work } from "../work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "dismantleFence" | "clearDestination" | "unlock">;
 

@@ -3,7 +3,7 @@ import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
 import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
 import { ANNOTATION, annotate, clusterPath } from "./logical-cluster.ts";
-import { pollUntil } from "./probe.ts";
+import { pollUntil } from "../wait.ts";
 
 interface Migration {
   metadata: { resourceVersion: string; annotations?: Record<string, string> };

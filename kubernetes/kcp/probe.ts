@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ApiServer } from "../api-server.ts";
 import { clusterPath, logicalClusterPath } from "./logical-cluster.ts";
 
@@ -47,35 +46,4 @@ export async function hasMigrationGate(server: ApiServer): Promise<boolean> {
   const path = clusterPath("system:admin", "/apis/migration.kcp.io/v1alpha1/logicalclusterdumps");
   const { body } = await server.request({ method: "POST", path, body: {} });
   return body.includes("logicalclusterdumps.migration.kcp.io");
-}
-
-/**
- * Asks again and again until `done` answers true.
- * @throws TimeoutError of the signal, with what was last seen as its cause's message, when `deadlineMs` passes.
- */
-export async function pollUntil(
-  what: string,
-  done: () => Promise<true | string>,
-  options: { everyMs: number; deadlineMs: number; signal?: AbortSignal },
-): Promise<void> {
-  const end = performance.now() + options.deadlineMs;
-  for (;;) {
-    options.signal?.throwIfAborted();
-    const seen = await done().catch((error: unknown) =>
-      error instanceof Error ? error.message : String(error),
-    );
-    if (seen === true) return;
-    if (performance.now() > end) throw new WaitError(what, options.deadlineMs, seen);
-    await delay(options.everyMs, undefined, { signal: options.signal });
-  }
-}
-
-/** A wait came to its deadline; `seen` is what was found last. */
-export class WaitError extends Error {
-  override readonly name = "WaitError";
-  readonly seen: string;
-  constructor(what: string, deadlineMs: number, seen: string) {
-    super(`waited ${deadlineMs} ms until ${what}; last seen: ${seen}`);
-    this.seen = seen;
-  }
 }

@@ -1,6 +1,7 @@
 import type { ApiServer } from "../api-server.ts";
 import { clusterPath } from "./logical-cluster.ts";
-import { hasDeadContext, pollUntil } from "./probe.ts";
+import { hasDeadContext } from "./probe.ts";
+import { pollUntil } from "../wait.ts";
 
 /** Long enough for a shard under load to digest a copy; after it the first lists may wait, but nothing is lost. */
 const DIGEST_DEADLINE_MS = 60_000;

@@ -1,4 +1,3 @@
-import type { WriteStream } from "node:tty";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { MoveReport } from "../../activities/logical-cluster/types.ts";
@@ -20,28 +19,12 @@ import { createWorkload } from "../workload/workload.ts";
 import type { Workload } from "../workload/workload.ts";
 import { watchToTheEnd } from "./move.ts";
 import { makeReport } from "./report.ts";
+import { observedAfterMs, observedBeforeMs } from "./demo.ts";
+import type { Demo, DemoOptions } from "./demo.ts";
 import type { DemoReport } from "./report.ts";
+import { reportLines } from "./report-text.ts";
 import { Steps } from "./steps.ts";
 import { startWorker } from "./worker.ts";
-
-export interface DemoOptions {
-  /** Everything is kept here: data, logs, certificates, `rehome.yaml`. */
-  readonly dir: string;
-  readonly objects: number;
-  readonly requestsPerSecond: number;
-  readonly out: WriteStream;
-  /** Ends what is shown; the servers and the move go on. */
-  readonly signal: AbortSignal;
-}
-
-export interface Demo {
-  readonly report: DemoReport;
-  readonly testbed: LogicalClusterTestbed;
-}
-
-/** How long the clients are watched before the move, to know their usual rhythm, and after it. */
-const observedBeforeMs = 5_000;
-const observedAfterMs = 5_000;
 
 /**
  * Brings kcp, Temporal and a worker up, fills a workspace, keeps clients at
@@ -75,7 +58,14 @@ export async function demonstrateLogicalCluster(options: DemoOptions): Promise<D
     const report = await withClient(await targetFrom({ config: configFile }), async (client) => {
       return await moveAndJudge({ ...options, testbed, workload, clients, client });
     });
-    return { report, testbed };
+    const another = `npm run rehome -- start --config ${configFile} --logical-cluster root:team-a --to root`;
+    return {
+      report,
+      lines: reportLines(report),
+      hints: { kcp: `KUBECONFIG=${kubeconfig}`, "another move": another },
+      servers: testbed.servers,
+      stop: async () => await testbed.stop(),
+    };
   } finally {
     steps.close();
   }

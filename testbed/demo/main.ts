@@ -6,9 +6,9 @@ import { paint } from "../../cli/view/screen.ts";
 import { Server } from "../process.ts";
 import { tryLock } from "../programs/lock.ts";
 import { clearLeftovers } from "../run-registry.ts";
+import { demonstrateControlPlane } from "./control-plane.ts";
+import type { Demo } from "./demo.ts";
 import { demonstrateLogicalCluster } from "./logical-cluster.ts";
-import type { Demo } from "./logical-cluster.ts";
-import { reportLines } from "./report-text.ts";
 
 interface Flags {
   readonly objects: number;
@@ -20,7 +20,10 @@ const usageExitCode = 2;
 const brokenExitCode = 1;
 const interruptedExitCode = 130;
 const stateFolder = resolve(".rehome");
-const kinds = { "logical-cluster": demonstrateLogicalCluster } as const;
+const kinds = {
+  "logical-cluster": demonstrateLogicalCluster,
+  "control-plane": demonstrateControlPlane,
+} as const;
 
 /** Runs the demo of one kind. @returns the exit code */
 async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
@@ -30,6 +33,7 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
   const dir = join(stateFolder, "demo");
   const showing = new AbortController();
   let isKept = true;
+  let done: Demo | undefined;
   try {
     await clearLeftovers();
     await rm(dir, { recursive: true, force: true });
@@ -43,7 +47,7 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
     });
     // After an interruption nobody waits for it any more, and it fails for want of servers.
     running.catch(() => undefined);
-    const done = await Promise.race([running, interrupted]);
+    done = await Promise.race([running, interrupted]);
     if (done === undefined) return interruptedExitCode;
     const exitCode = await tell(done);
     if (flags.keep === true) await keep(done, interrupted);
@@ -52,6 +56,7 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
   } finally {
     showing.abort();
     console.error("\nStopping the servers ...");
+    await done?.stop();
     await Server.stopAllRunning();
     if (isKept) console.error(`Logs are in ${dir}.`);
     else await rm(dir, { recursive: true, force: true });
@@ -60,21 +65,20 @@ async function demo(kind: keyof typeof kinds, flags: Flags): Promise<number> {
 }
 
 /** Prints the report and writes `.rehome/report.json`. @returns the exit code */
-async function tell({ report }: Demo): Promise<number> {
+async function tell({ report, lines }: Demo): Promise<number> {
   const file = join(stateFolder, "report.json");
   await writeFile(file, `${JSON.stringify(report, undefined, 2)}\n`);
-  for (const line of reportLines(report)) console.log(paint(line, process.stdout));
+  for (const line of lines) console.log(paint(line, process.stdout));
   console.log(`\nThe report for programs: ${file}`);
   return report.broken.length === 0 ? 0 : brokenExitCode;
 }
 
 /** Leaves everything running until Ctrl-C. @throws Error naming the server that has ended by itself */
-async function keep({ report, testbed }: Demo, interrupted: Promise<undefined>): Promise<void> {
-  console.log(`\nAll is left running until Ctrl-C.
-  Temporal's UI:  ${report.uiUrl}
-  kcp:            KUBECONFIG=${testbed.kcp.frontProxy.kubeconfig}
-  another move:   npm run rehome -- start --config ${testbed.configFile} --logical-cluster root:team-a --to root`);
-  const crash = await Promise.race([interrupted, ...testbed.servers.map((server) => server.crashed())]);
+async function keep({ report, hints, servers }: Demo, interrupted: Promise<undefined>): Promise<void> {
+  const known = Object.entries({ "Temporal's UI": report.uiUrl, ...hints });
+  const lines = known.map(([name, value]) => `  ${`${name}:`.padEnd(16)}${value}`);
+  console.log(["", "All is left running until Ctrl-C.", ...lines].join("\n"));
+  const crash = await Promise.race([interrupted, ...servers.map((server) => server.crashed())]);
   if (crash !== undefined) throw crash;
 }
 

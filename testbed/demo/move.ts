@@ -9,17 +9,19 @@ import { span } from "../../cli/view/line.ts";
 import type { Line } from "../../cli/view/line.ts";
 import { openScreen } from "../../cli/view/screen.ts";
 import type { Outcome, Sight } from "../../cli/view/sight.ts";
-import type { Clients, Pulse } from "../workload/clients.ts";
+import type { Pulse } from "../workload/clients.ts";
 import { isTerminal } from "./steps.ts";
 
 export interface WatchedMove {
   readonly client: Client;
   readonly workflowId: string;
-  readonly clients: Clients;
+  readonly clients: { pulse(): Pulse };
   readonly hints: Hints;
   readonly out: WriteStream;
   /** Ends the showing, not the move. */
   readonly signal: AbortSignal;
+  /** Told of each look at the move, before it is shown. */
+  readonly onSight?: (sight: Sight) => void;
 }
 
 /** The account of the clients is gone through anew each time, so not too often. */
@@ -33,12 +35,14 @@ export async function watchToTheEnd({
   hints,
   out,
   signal,
+  onSight,
 }: WatchedMove): Promise<Outcome> {
   const view = openView(out, hints);
   try {
     let pulse = clients.pulse();
     let takenAt = performance.now();
     for await (const sight of follow({ client, workflowId, signal })) {
+      onSight?.(sight);
       const isOld = performance.now() - takenAt > pulseEveryMs || sight.outcome !== undefined;
       if (isOld) [pulse, takenAt] = [clients.pulse(), performance.now()];
       view.show(sight, pulse, isOld);

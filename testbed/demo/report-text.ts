@@ -21,6 +21,12 @@ export function reportLines(report: DemoReport): Line[] {
     ...gaps(clients),
     ...watches(clients),
     ...notes(report),
+    ...verdict(broken),
+  ];
+}
+
+export function verdict(broken: readonly string[]): Line[] {
+  return [
     [],
     broken.length === 0
       ? [span("✔ Every promise was kept.", "good")]
@@ -40,15 +46,15 @@ function headline({ move }: DemoReport): Line[] {
   ];
 }
 
-function title(text: string): Line[] {
+export function title(text: string): Line[] {
   return [[], [span(text, "strong")]];
 }
 
-function row(name: string, value: string, detail = "", tone?: Tone): Line {
+export function row(name: string, value: string, detail = "", tone?: Tone): Line {
   return [span(`  ${name.padEnd(34)}`), span(value.padStart(10), tone), span(`  ${detail}`, "faint")];
 }
 
-function phases({ phases: done }: MoveReport): Line[] {
+export function phases({ phases: done }: Pick<MoveReport, "phases">): Line[] {
   const longest = Math.max(1, ...done.map(({ ms }) => ms));
   return [
     ...title("Phases"),
@@ -105,7 +111,7 @@ function shortened(family: string): string {
   return family.replace(/[0-9a-f]{64}/, (identity) => `${identity.slice(0, 8)}…`);
 }
 
-function zero(value: number): Tone {
+export function zero(value: number): Tone {
   return value === 0 ? "good" : "bad";
 }
 

@@ -68,8 +68,9 @@ async function buildIn(folder: string, recipe: Recipe): Promise<void> {
     `building ${programsOf(recipe).join(", ")} ${recipe.version} with Go: about ${recipe.minutes} min once, log ${logFile}`,
   );
   await mkdir(outputs, { recursive: true });
-  await copyFile(join(recipeFolder, "go.mod"), join(folder, "go.mod"));
-  await copyFile(join(recipeFolder, "go.sum"), join(folder, "go.sum"));
+  for (const file of ["go.mod", "go.sum", ...(recipe.sources ?? [])]) {
+    await copyFile(join(recipeFolder, file), join(folder, file));
+  }
   for (const module of recipe.completedModules) await completeModule(module, recipeFolder, folder);
   const packages = Object.values(recipe.programs).map((program) => program.package);
   const flags = ["-mod=readonly", "-trimpath", "-ldflags", recipe.linkerFlags.join(" ")];

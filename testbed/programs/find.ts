@@ -3,6 +3,8 @@ import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { buildRecipe } from "./build.ts";
 import { cachedProgramPath, isExecutable } from "./cache.ts";
+import { findDebianProgram, isDebianProgram } from "./debian.ts";
+import type { DebianProgramName } from "./debian.ts";
 import { environmentVariableOf, isCompatibleVersion, recipeOf } from "./recipes.ts";
 import type { Program, ProgramName } from "./recipes.ts";
 
@@ -10,18 +12,19 @@ const run = promisify(execFile);
 
 /**
  * Absolute path of an executable: REHOME_BIN_<NAME> (taken as it is), else PATH
- * (if it tells a compatible version), else the cache, else built into the cache.
- * Throws an Error that names the alternatives when the variable names no
- * executable, Go is missing or the build fails.
+ * (if it tells a compatible version), else the cache, else built or unpacked into
+ * the cache. Throws an Error that names the alternatives when the variable names no
+ * executable, Go or the package is missing or the build fails.
  */
-export async function findProgram(name: ProgramName): Promise<string> {
-  const { recipe, program } = recipeOf(name);
+export async function findProgram(name: ProgramName | DebianProgramName): Promise<string> {
   const variable = environmentVariableOf(name);
   const chosen = process.env[variable];
   if (chosen) {
     if (await isExecutable(chosen)) return chosen;
     throw new Error(`${variable}=${chosen} is not an executable file`);
   }
+  if (isDebianProgram(name)) return await findDebianProgram(name);
+  const { recipe, program } = recipeOf(name);
   const inPath = await findInPath(program, recipe.version, name);
   if (inPath !== undefined) return inPath;
   const cached = cachedProgramPath(name);

@@ -1,15 +1,25 @@
+import { debianProgramNames } from "./debian.ts";
+import type { DebianProgramName } from "./debian.ts";
 import { findProgram } from "./find.ts";
 import { programNames } from "./recipes.ts";
 import type { ProgramName } from "./recipes.ts";
 
-/** Finds or builds programs (all when none is named) and prints `<name> <path>` for each. */
+/** Every name that {@link buildPrograms} takes. */
+export const knownNames: readonly string[] = [...programNames, ...debianProgramNames];
+
+/**
+ * Finds, builds or unpacks programs and prints `<name> <path>` for each. Without
+ * names: all that are built from source, which every system can have.
+ */
 export async function buildPrograms(names: readonly string[]): Promise<void> {
   const wanted = names.length === 0 ? programNames : names;
-  const unknown = wanted.filter((name) => !(programNames as string[]).includes(name));
+  const unknown = wanted.filter((name) => !knownNames.includes(name));
   if (unknown.length > 0) {
-    throw new RangeError(`unknown program ${unknown.join(", ")}; known are ${programNames.join(", ")}`);
+    throw new RangeError(`unknown program ${unknown.join(", ")}; known are ${knownNames.join(", ")}`);
   }
-  for (const name of wanted) console.log(`${name} ${await findProgram(name as ProgramName)}`);
+  for (const name of wanted) {
+    console.log(`${name} ${await findProgram(name as ProgramName | DebianProgramName)}`);
+  }
 }
 
 if (import.meta.main) {

@@ -1,3 +1,7 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
 /**
  * What is built from the Go module proxy, and how. Each folder beside this file
  * is a Go module that pins one recipe by version (`go.mod`) and checksum
@@ -13,7 +17,11 @@ export type ProgramName =
   | "etcd-benchmark"
   | "kcp"
   | "kcp-front-proxy"
-  | "kcp-cache-server";
+  | "kcp-cache-server"
+  | "kube-apiserver"
+  | "kube-controller-manager"
+  | "kubectl"
+  | "wire";
 
 export interface Program {
   /** Go package of the command. */
@@ -47,6 +55,8 @@ export interface Recipe {
   readonly minutes: number;
   readonly linkerFlags: readonly string[];
   readonly completedModules: readonly CompletedModule[];
+  /** Source files of our own in the recipe's folder, where it is not all from the module proxy. */
+  readonly sources?: readonly string[];
   readonly programs: Readonly<Partial<Record<ProgramName, Program>>>;
 }
 
@@ -121,8 +131,61 @@ const kcpRecipe: Recipe = {
   },
 };
 
+const kubernetesVersion = { arguments: ["--version"], pattern: /^Kubernetes v(\d+\.\d+\.\d+)$/m };
+
+const kubernetesRecipe: Recipe = {
+  name: "kubernetes",
+  version: "1.36.3",
+  minutes: 5,
+  linkerFlags: [
+    ...stripped,
+    "-X k8s.io/component-base/version.gitVersion=v1.36.3",
+    "-X k8s.io/component-base/version.gitMajor=1",
+    "-X k8s.io/component-base/version.gitMinor=36",
+  ],
+  completedModules: [],
+  programs: {
+    "kube-apiserver": {
+      package: "k8s.io/kubernetes/cmd/kube-apiserver",
+      output: "kube-apiserver",
+      version: kubernetesVersion,
+    },
+    "kube-controller-manager": {
+      package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+      output: "kube-controller-manager",
+      version: kubernetesVersion,
+    },
+    kubectl: {
+      package: "k8s.io/kubernetes/cmd/kubectl",
+      output: "kubectl",
+      version: {
+        arguments: ["version", "--client"],
+        pattern: /^Client Version: v(\d+\.\d+\.\d+)$/m,
+      },
+    },
+  },
+};
+
+const wireSources = ["main.go", "line.go", "device.go"];
+
+const wireRecipe: Recipe = {
+  name: "wire",
+  version: digestOf("wire", ["go.mod", ...wireSources]),
+  minutes: 1,
+  linkerFlags: stripped,
+  completedModules: [],
+  sources: wireSources,
+  programs: { wire: { package: "rehome.invalid/testbed/wire", output: "wire" } },
+};
+
 /** Every recipe, in the order in which `main.ts` builds them when no name is given. */
-export const recipes: readonly Recipe[] = [etcdRecipe, temporalRecipe, kcpRecipe];
+export const recipes: readonly Recipe[] = [
+  etcdRecipe,
+  temporalRecipe,
+  kcpRecipe,
+  kubernetesRecipe,
+  wireRecipe,
+];
 
 /** Names of all programs. */
 export const programNames = recipes.flatMap((recipe) => Object.keys(recipe.programs)) as ProgramName[];
@@ -137,7 +200,7 @@ export function recipeOf(name: ProgramName): { recipe: Recipe; program: Program 
 }
 
 /** Name of the environment variable that names a program's file, e.g. `REHOME_BIN_ETCD_BENCHMARK`. */
-export function environmentVariableOf(name: ProgramName): string {
+export function environmentVariableOf(name: string): string {
   return `REHOME_BIN_${name.toUpperCase().replaceAll("-", "_")}`;
 }
 
@@ -146,4 +209,11 @@ export function isCompatibleVersion(found: string, pinned: string): boolean {
   const [foundMajor, foundMinor, foundPatch = 0] = found.split(".").map(Number);
   const [major, minor, patch = 0] = pinned.split(".").map(Number);
   return foundMajor === major && foundMinor === minor && foundPatch >= patch;
+}
+
+/** Version of what is made from files of ours: another one as soon as any of them changes. */
+function digestOf(folder: string, files: readonly string[]): string {
+  const hash = createHash("sha256");
+  for (const file of files) hash.update(readFileSync(join(import.meta.dirname, folder, file)));
+  return hash.digest("hex").slice(0, 12);
 }

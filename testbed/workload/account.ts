@@ -3,7 +3,7 @@ import type { Gap } from "./gaps.ts";
 
 /** What clients asked and how they were answered. Pure. All times are ms since the epoch. */
 
-export const verbs = ["get", "list", "create", "update", "delete"] as const;
+export const verbs = ["get", "list", "create", "update", "patch", "apply", "delete"] as const;
 export type Verb = (typeof verbs)[number];
 
 /** One HTTP request and its answer. */
@@ -20,6 +20,8 @@ export interface Attempt {
 export interface Call {
   readonly verb: Verb;
   readonly resource: string;
+  /** Of the first attempt. */
+  readonly firstStartedAt: number;
   /** Of the attempt that decided it. */
   readonly startedAt: number;
   readonly endedAt: number;

@@ -1,13 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Account, Verb } from "./account.ts";
-import { isSuccess, wordsOf } from "./front-proxy.ts";
-import type { FrontProxy, Method, Received } from "./front-proxy.ts";
+import { isSuccess, wordsOf } from "./http.ts";
+import type { ApiServer, Method, Received } from "./http.ts";
 
 export interface Request {
   readonly verb: Verb;
   readonly resource: string;
   readonly path: string;
   readonly body?: unknown;
+  readonly contentType?: string;
   /** A status that is no failure, because an earlier attempt may have taken effect: 409 or 404. */
   readonly alsoFine?: number;
   /** As `alsoFine`, but only when an earlier attempt of this very call may have taken effect. */
@@ -26,6 +27,8 @@ const methods: Readonly<Record<Verb, Method>> = {
   list: "GET",
   create: "POST",
   update: "PUT",
+  patch: "PATCH",
+  apply: "PATCH",
   delete: "DELETE",
 };
 const conflict = 409;
@@ -39,40 +42,44 @@ export function now(): number {
 
 /**
  * Sends requests as a client-go program does: 429 and every 5xx that carries
- * Retry-After are tried again after that time, ten times at most; nothing else
- * is. Every attempt and every outcome goes into the account.
+ * Retry-After are tried again after that time, ten times at most, and so is a
+ * GET whose connection broke, where the client tells so; nothing else is. Every
+ * attempt and every outcome goes into the account.
  */
 export class Caller {
-  readonly #frontProxy: FrontProxy;
+  readonly #server: ApiServer;
   readonly #account: Account;
 
-  constructor(frontProxy: FrontProxy, account: Account) {
-    this.#frontProxy = frontProxy;
+  constructor(server: ApiServer, account: Account) {
+    this.#server = server;
     this.#account = account;
   }
 
   async call(request: Request): Promise<Response> {
+    const firstStartedAt = now();
     let uncertain = false;
     for (let attempts = 1; ; attempts += 1) {
       const startedAt = now();
       const received = await this.#attempt(request, startedAt);
-      const { status, retryAfterSeconds } = received;
-      const mayRetry = status === 429 || (status >= 500 && status <= 599);
-      if (mayRetry && retryAfterSeconds !== undefined && attempts <= retries) {
+      const { status } = received;
+      const waitSeconds = retryAfter(request, received);
+      if (waitSeconds !== undefined && attempts <= retries) {
         uncertain ||= isUncertain(status);
-        await delay(retryAfterSeconds * 1000);
+        await delay(waitSeconds * 1000);
         continue;
       }
-      this.#conclude(request, received, { startedAt, attempts, uncertain });
+      this.#conclude(request, received, { firstStartedAt, startedAt, attempts, uncertain });
       return { ...received, uncertain: uncertain || isUncertain(status) };
     }
   }
 
-  async #attempt({ verb, resource, path, body }: Request, startedAt: number): Promise<Received> {
-    const received = await this.#frontProxy.send({
+  async #attempt(request: Request, startedAt: number): Promise<Received> {
+    const { verb, resource, path, body, contentType } = request;
+    const received = await this.#server.send({
       method: methods[verb],
       path,
       ...(body === undefined ? {} : { body }),
+      ...(contentType === undefined ? {} : { contentType }),
     });
     this.#account.addAttempt({ verb, resource, startedAt, endedAt: now(), status: received.status });
     return received;
@@ -81,7 +88,7 @@ export class Caller {
   #conclude(
     request: Request,
     { status, body }: Received,
-    how: { startedAt: number; attempts: number; uncertain: boolean },
+    how: { firstStartedAt: number; startedAt: number; attempts: number; uncertain: boolean },
   ): void {
     const fine =
       isSuccess(status) ||
@@ -95,6 +102,7 @@ export class Caller {
     this.#account.addCall({
       verb: request.verb,
       resource: request.resource,
+      firstStartedAt: how.firstStartedAt,
       startedAt: how.startedAt,
       endedAt: now(),
       status,
@@ -103,6 +111,12 @@ export class Caller {
       ...(fine ? {} : { words: wordsOf(body) }),
     });
   }
+}
+
+/** Seconds until the next attempt; undefined: there is none. As client-go: rest/request.go and rest/with_retry.go. */
+function retryAfter({ verb }: Request, { status, retryAfterSeconds, isReset }: Received): number | undefined {
+  if (status === 429 || (status >= 500 && status <= 599)) return retryAfterSeconds;
+  return methods[verb] === "GET" && isReset === true ? 1 : undefined;
 }
 
 /** A broken connection and any server error may come after the write was done. */

@@ -1,5 +1,5 @@
 import type { Caller } from "./caller.ts";
-import { isSuccess } from "./front-proxy.ts";
+import { isSuccess } from "./http.ts";
 import type { Ledger } from "./ledger.ts";
 import { contentOf, objectPath } from "./resources.ts";
 import type { StoredObject } from "./resources.ts";
@@ -39,17 +39,44 @@ export class Reader {
     if (isSuccess(status)) this.#compare(before, new Map([[key, body as StoredObject]]));
   }
 
-  async list(): Promise<void> {
-    const { resource, namespace, address } = this.#place;
+  /**
+   * Lists all objects.
+   * @param how.pageSize by pages of so many, where it is given
+   * @param how.selector only those with these labels, which all objects of the writers have
+   */
+  async list(how: { readonly pageSize?: number; readonly selector?: string } = {}): Promise<void> {
+    const { resource } = this.#place;
     const before = this.#known(this.#writers.keys());
-    const { status, body } = await this.#caller.call({
-      verb: "list",
-      resource: resource.plural,
-      path: objectPath(address(), resource, namespace),
+    const items = await this.#pages({
+      ...(how.pageSize === undefined ? {} : { limit: String(how.pageSize) }),
+      ...(how.selector === undefined ? {} : { labelSelector: how.selector }),
     });
-    if (!isSuccess(status)) return;
-    const { items } = body as { items: readonly StoredObject[] };
+    if (items === undefined) return;
     this.#compare(before, new Map(items.map((item) => [keyOf(resource, item.metadata.name), item])));
+  }
+
+  /** @returns undefined when a page was not to be had */
+  async #pages(query: Readonly<Record<string, string>>): Promise<StoredObject[] | undefined> {
+    const { resource, namespace, address } = this.#place;
+    const items: StoredObject[] = [];
+    let next: string | undefined = "";
+    while (next !== undefined) {
+      const parameters = new URLSearchParams({ ...query, ...(next === "" ? {} : { continue: next }) });
+      const path = objectPath(address(), resource, namespace);
+      const { status, body } = await this.#caller.call({
+        verb: "list",
+        resource: resource.plural,
+        path: parameters.size === 0 ? path : `${path}?${parameters.toString()}`,
+        ...(next === "" ? {} : { alsoFine: gone }),
+      });
+      // As client-go's pager: when the first page's revision is compacted, all is listed at once.
+      if (status === gone && next !== "") return await this.#pages(without(query, "limit"));
+      if (!isSuccess(status)) return undefined;
+      const page = body as Page;
+      items.push(...page.items);
+      next = page.metadata.continue || undefined;
+    }
+    return items;
   }
 
   #known(keys: Iterable<string>): Known[] {
@@ -73,6 +100,17 @@ export class Reader {
       }
     }
   }
+}
+
+const gone = 410;
+
+interface Page {
+  readonly metadata: { readonly continue?: string };
+  readonly items: readonly StoredObject[];
+}
+
+function without(query: Readonly<Record<string, string>>, name: string): Record<string, string> {
+  return Object.fromEntries(Object.entries(query).filter(([key]) => key !== name));
 }
 
 interface Known {

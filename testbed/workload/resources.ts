@@ -79,9 +79,18 @@ export const gadgets: Resource = {
 };
 export const resources = [configMaps, secrets, widgets, gadgets] as const;
 
-/** `/clusters/<cluster or path>/api/v1/namespaces/<namespace>/configmaps[/<name>]` */
-export function objectPath(cluster: string, resource: Resource, namespace: string, name?: string): string {
-  const collection = `/clusters/${cluster}${resource.api}/namespaces/${namespace}/${resource.plural}`;
+/**
+ * `/clusters/<cluster or path>/api/v1/namespaces/<namespace>/configmaps[/<name>]`
+ * @param cluster undefined for an API server that has but one
+ */
+export function objectPath(
+  cluster: string | undefined,
+  resource: Resource,
+  namespace: string,
+  name?: string,
+): string {
+  const prefix = cluster === undefined ? "" : `/clusters/${cluster}`;
+  const collection = `${prefix}${resource.api}/namespaces/${namespace}/${resource.plural}`;
   return name === undefined ? collection : `${collection}/${name}`;
 }
 

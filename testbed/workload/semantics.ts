@@ -1,7 +1,7 @@
 import { awaitDeletions } from "./deletions.ts";
 import { finalizer, missingOf } from "./fill.ts";
 import type { Filled, Filling, OwnedFamily } from "./fill.ts";
-import { isSuccess, wordsOf } from "./front-proxy.ts";
+import { isSuccess, wordsOf } from "./http.ts";
 import type { FrontProxy } from "./front-proxy.ts";
 import { makeObject, objectPath, payloadOf, resources } from "./resources.ts";
 

@@ -54,7 +54,7 @@ export class Traffic {
     const place: Place = {
       resource,
       namespace,
-      address: () => clusters[call++ % clusters.length] as string,
+      address: () => clusters[call++ % clusters.length],
     };
     const caller = new Caller(frontProxy, options.account);
     const tools = { caller, ledger: this.ledger, findings: this.findings };

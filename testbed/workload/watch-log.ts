@@ -16,12 +16,20 @@ export interface Regression {
   readonly after: string;
 }
 
+/**
+ * What excuses a watcher for a write that it did not see although it saw a later one of the same object:
+ * - `break`: its stream was broken in between;
+ * - `relist`: it had to list again in between. A stream that is resumed at a resourceVersion leaves nothing out.
+ */
+export type Excuse = "break" | "relist";
+
 export interface Comparison {
   /** Acknowledged writes whose effect the watcher never learnt of. */
   readonly missed: readonly Write[];
   /**
    * Acknowledged writes that the watcher did not see because its stream was
-   * broken and a later write of the same object was there when it resumed.
+   * broken and a later write of the same object was there when it resumed; for
+   * a watcher that only a list excuses: when it had listed again.
    */
   readonly skipped: number;
 }
@@ -32,6 +40,8 @@ interface Sighting {
   readonly number: number;
   /** Index of the stream it came by. */
   readonly stream: number;
+  /** Seen in a list that took the place of a stream. */
+  readonly isListed: boolean;
 }
 
 /**
@@ -40,11 +50,16 @@ interface Sighting {
  */
 export class WatchLog {
   readonly regressions: Regression[] = [];
+  readonly #excuse: Excuse;
   readonly #sightings = new Map<string, Sighting[]>();
   readonly #newest = new Map<string, bigint>();
   readonly #openedAt: number[] = [];
   events = 0;
   relists = 0;
+
+  constructor(excuse: Excuse = "break") {
+    this.#excuse = excuse;
+  }
 
   /** A stream begins. The first one needs it too. */
   opened(at: number): void {
@@ -72,10 +87,10 @@ export class WatchLog {
     for (const [key, sightings] of this.#sightings) {
       const last = sightings.at(-1);
       if (last?.kind === "put" && !listed.has(key)) {
-        sightings.push({ kind: "delete", number: last.number, stream: this.#stream });
+        sightings.push({ kind: "delete", number: last.number, stream: this.#stream, isListed: true });
       }
     }
-    for (const object of objects) this.#see("put", object);
+    for (const object of objects) this.#see("put", object, true);
   }
 
   /** Keys whose last acknowledged write the watcher has not seen, nor a later one. */
@@ -105,6 +120,7 @@ export class WatchLog {
   #isExcused(write: Write, seen: readonly Sighting[]): boolean {
     const after = seen.find(({ number }) => number > write.number);
     if (after === undefined) return false;
+    if (this.#excuse === "relist" && !after.isListed) return false;
     const before = seen.find(({ number }) => number < write.number && number === nearest(write, seen));
     const streamBefore = before?.stream ?? 0;
     return streamBefore < after.stream && write.at < (this.#openedAt[after.stream] ?? 0);
@@ -119,10 +135,10 @@ export class WatchLog {
     });
   }
 
-  #see(kind: Sighting["kind"], { key, number, resourceVersion }: Seen): void {
+  #see(kind: Sighting["kind"], { key, number, resourceVersion }: Seen, isListed = false): void {
     const sightings = this.#sightings.get(key) ?? [];
     this.#sightings.set(key, sightings);
-    sightings.push({ kind, number, stream: this.#stream });
+    sightings.push({ kind, number, stream: this.#stream, isListed });
     const [version, newest] = [BigInt(resourceVersion), this.#newest.get(key)];
     if (newest !== undefined && version < newest) {
       this.regressions.push({ key, before: String(newest), after: resourceVersion });

@@ -1,6 +1,6 @@
 import { now } from "./caller.ts";
 import type { Caller, Request } from "./caller.ts";
-import { isSuccess } from "./front-proxy.ts";
+import { isSuccess } from "./http.ts";
 import type { Ledger, LostWrite, Write } from "./ledger.ts";
 import { contentOf, makeObject, objectPath, payloadOf } from "./resources.ts";
 import type { Resource, StoredObject } from "./resources.ts";
@@ -9,8 +9,10 @@ import { keyOf } from "./watcher.ts";
 export interface Place {
   readonly resource: Resource;
   readonly namespace: string;
-  /** Path or id, in turns: both must lead to the same objects. */
-  readonly address: () => string;
+  /** Path or id, in turns: both must lead to the same objects. Undefined for an API server with one cluster only. */
+  readonly address: () => string | undefined;
+  /** Of every object written. */
+  readonly labels?: Readonly<Record<string, string>>;
 }
 
 type MakeRequest = (write: Write) => Omit<Request, "resource" | "isTriedAgain">;
@@ -82,6 +84,28 @@ export class Writer {
       verb: "update",
       path: this.#path(),
       body: this.#body(number),
+      ...this.#pardon(409),
+    }));
+  }
+
+  /** As {@link Writer.update}, with a merge patch that carries the resourceVersion. */
+  async patch(): Promise<void> {
+    await this.#write("put", ({ number }) => ({
+      verb: "patch",
+      path: this.#path(),
+      body: this.#body(number),
+      contentType: "application/merge-patch+json",
+      ...this.#pardon(409),
+    }));
+  }
+
+  /** As {@link Writer.update}, by server-side apply. */
+  async apply(): Promise<void> {
+    await this.#write("put", ({ number }) => ({
+      verb: "apply",
+      path: `${this.#path()}?fieldManager=clients&force=true`,
+      body: this.#body(number),
+      contentType: "application/apply-patch+yaml",
       ...this.#pardon(409),
     }));
   }
@@ -175,11 +199,12 @@ export class Writer {
   }
 
   #body(number: number): object {
-    const { resource, namespace } = this.#place;
+    const { resource, namespace, labels } = this.#place;
     const { uid, resourceVersion } = this.#object?.metadata ?? {};
     const metadata = {
       name: this.#name,
       namespace,
+      ...(labels === undefined ? {} : { labels }),
       ...(uid === undefined || resourceVersion === undefined ? {} : { uid, resourceVersion }),
     };
     return makeObject(resource, metadata, { version: number, payload: payloadOf(this.#name) });

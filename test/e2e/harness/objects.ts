@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../../kubernetes/api-server.ts";
 import { clusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
-import { pollUntil } from "../../../kubernetes/kcp/probe.ts";
+import { pollUntil } from "../../../kubernetes/wait.ts";
 
 /** The fields that tests look at; the rest is carried along. */
 export interface KubeObject {

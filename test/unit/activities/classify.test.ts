@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { classified, classify } from "../../../activities/classify.ts";
 import { CompactedError, LockedError, SupersededError } from "../../../etcd/errors.ts";
 import { ApiError } from "../../../kubernetes/api-server.ts";
-import { UnknownSiteError } from "../../../sites/kcp.ts";
+import { UnknownSiteError } from "../../../sites/unknown-site.ts";
 import { failure } from "../../../workflows/engine/failures.ts";
 
 const answer = (status: number) =>
@@ -16,7 +16,7 @@ describe("errors of libraries", () => {
     [new SupersededError("etcd"), "Superseded", false],
     [new LockedError("etcd", "other"), "LockLost", true],
     [new CompactedError("etcd"), "Compacted", false],
-    [new UnknownSiteError("x", []), "InvalidInput", true],
+    [new UnknownSiteError("shard", "x", []), "InvalidInput", true],
     [answer(401), "Unauthorized", true],
     [answer(503), "Unreachable", false],
     [answer(429), "Unreachable", false],

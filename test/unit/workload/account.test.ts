@@ -8,6 +8,7 @@ function call(changes: Partial<Call>): Call {
   return {
     verb: "get",
     resource: "configmaps",
+    firstStartedAt: 0,
     startedAt: 0,
     endedAt: 10,
     status: 200,

@@ -106,3 +106,28 @@ describe("regressions", () => {
     expect(log.regressions).toEqual([{ key, before: "1000000000000", after: "999999999999" }]);
   });
 });
+
+describe("a watcher that only a list excuses", () => {
+  beforeEach(() => {
+    log = new WatchLog("relist");
+    log.opened(0);
+  });
+
+  it("misses what a resumed stream leaves out", () => {
+    log.put(seen(write("put")));
+    write("put");
+    log.opened(20);
+    log.put(seen(write("put")));
+    expect(log.compare(ledger)).toMatchObject({ missed: [{ number: 2 }], skipped: 0 });
+  });
+
+  it("is excused by the list that it made in between", () => {
+    log.put(seen(write("put")));
+    write("put");
+    const third = seen(write("put"));
+    log.opened(20);
+    log.relisted([third]);
+    expect(log.compare(ledger)).toEqual({ missed: [], skipped: 1 });
+    expect(log.relists).toBe(1);
+  });
+});

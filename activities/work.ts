@@ -1,7 +1,7 @@
 import { Context } from "@temporalio/activity";
 import { z } from "zod";
-import { heartbeatCursor } from "../heartbeat.ts";
-import { progressReporter } from "../progress.ts";
+import { heartbeatCursor } from "./heartbeat.ts";
+import { progressReporter } from "./progress.ts";
 
 /** What every long step has: an abort signal, a heartbeat that goes on by itself, and reports to the workflow. */
 export interface Work extends Disposable {

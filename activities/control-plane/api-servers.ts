@@ -1,0 +1,103 @@
+import { randomUUID } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { pollUntil } from "../../kubernetes/wait.ts";
+import type { ControlPlaneSites } from "../../sites/control-planes.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { apiOf, step, undoStep } from "./session.ts";
+import type { ControlPlaneActivities } from "./types.ts";
+
+type Steps = Pick<
+  ControlPlaneActivities,
+  | "startDestinationApiServers"
+  | "stopDestinationApiServers"
+  | "drainSourceApiServers"
+  | "restartSourceApiServers"
+>;
+
+const READY = { everyMs: 200, deadlineMs: 120_000 };
+const DRAIN_LOOK_MS = 1_000;
+/** Where the proof of a write is made: a namespace that every cluster has. */
+const PROOFS = "/api/v1/namespaces/kube-system/configmaps";
+
+export function createApiServerActivities(sites: ControlPlaneSites): Steps {
+  return {
+    startDestinationApiServers: step(sites, "StartDestinationKubeAPIServer", async (session) => {
+      await session.hosting.startApiServers("destination", session.signal);
+      const [source, destination] = [await apiOf(session, "source"), await apiOf(session, "destination")];
+      await awaitReady(destination, session.signal);
+      await proveSameData(source, destination);
+      await proveSameData(destination, source);
+    }),
+
+    stopDestinationApiServers: undoStep(
+      sites,
+      "StartDestinationKubeAPIServer",
+      async ({ hosting, signal }) => {
+        await hosting.stopApiServers("destination", signal);
+      },
+    ),
+
+    drainSourceApiServers: step(sites, "DrainSourceKubeAPIServer", async (session, { drainMs }) => {
+      const { hosting, signal } = session;
+      const started = performance.now();
+      const longRunning = await awaitDrained(await apiOf(session, "source"), drainMs, signal);
+      await hosting.stopApiServers("source", signal);
+      await awaitReady(await apiOf(session, "destination"), signal);
+      return { longRunning, waitedMs: Math.round(performance.now() - started) };
+    }),
+
+    restartSourceApiServers: undoStep(sites, "DrainSourceKubeAPIServer", async (session) => {
+      await session.hosting.startApiServers("source", session.signal);
+      await awaitReady(await apiOf(session, "source"), session.signal);
+    }),
+  };
+}
+
+export async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {
+  const ready = async () => {
+    const { status, body } = await api.request({ path: "/readyz", timeoutMs: 5_000, signal });
+    return status === 200 || `${status} ${body.slice(0, 200)}`;
+  };
+  await pollUntil(`${api.name} is ready`, ready, { ...READY, signal });
+}
+
+/** Writes through one API server and reads it through another: they serve the same etcd, and reads are not stale. */
+export async function proveSameData(writer: ApiServer, reader: ApiServer): Promise<void> {
+  const name = `rehome-proof-${randomUUID()}`;
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name } };
+  const made = await writer.json<{ metadata: { uid: string } }>({ method: "POST", path: PROOFS, body });
+  try {
+    const found = await reader.find<{ metadata: { uid: string } }>({ path: `${PROOFS}/${name}` });
+    if (found?.metadata.uid !== made.metadata.uid) {
+      throw failure("NotVerified", {
+        message: `${reader.name} does not show what was just written through ${writer.name}`,
+        advice: "look at which etcd each of them uses (--etcd-servers)",
+      });
+    }
+  } finally {
+    await writer.request({ method: "DELETE", path: `${PROOFS}/${name}` });
+  }
+}
+
+/**
+ * Waits until nobody uses the API server any more, as far as it tells, or the time is up.
+ * @returns how many watches and other long requests were left.
+ */
+async function awaitDrained(api: ApiServer, drainMs: number, signal: AbortSignal): Promise<number> {
+  const end = performance.now() + drainMs;
+  for (;;) {
+    const left = await longRunningRequests(api, signal);
+    if (left === undefined || left === 0 || performance.now() > end) return left ?? 0;
+    await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
+    signal.throwIfAborted();
+  }
+}
+
+/** kube-apiserver's gauge of watches, execs and the like; undefined when it does not answer. */
+async function longRunningRequests(api: ApiServer, signal: AbortSignal): Promise<number | undefined> {
+  const { status, body } = await api.request({ path: "/metrics", signal });
+  if (status !== 200) return undefined;
+  const values = body.matchAll(/^apiserver_longrunning_requests\{[^}]*\} (\S+)$/gm);
+  return [...values].reduce((sum, [, value]) => sum + Number(value), 0);
+}

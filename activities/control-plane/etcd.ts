@@ -1,0 +1,113 @@
+import { EtcdCluster } from "../../etcd/membership/cluster.ts";
+import { listMembers } from "../../etcd/membership/converge.ts";
+import { judgeStep } from "../../etcd/membership/plan.ts";
+import type { Evidence, Site, Step } from "../../etcd/membership/plan.ts";
+import { surveyMembers } from "../../etcd/membership/survey.ts";
+import type { Survey } from "../../etcd/membership/survey.ts";
+import type { Member, Wait } from "../../etcd/membership/types.ts";
+import type { MemberAddress } from "../../hosting/types.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import type { Session } from "./session.ts";
+import type { EtcdLayout, MemberRef, StretchedSubject } from "./types.ts";
+
+/** One step of membership may take this long, waits for a member to catch up included. */
+const STEP_DEADLINE_MS = 20 * 60_000;
+/** How long a refusal of the quorum's arithmetic may last before it counts: members take seconds to be seen healthy. */
+const JUDGE = { everyMs: 500, deadlineMs: 3 * 60_000 };
+
+/** One etcd that is, or is to be, stretched over both seeds. */
+export interface StretchedEtcd extends Disposable {
+  readonly name: string;
+  readonly cluster: EtcdCluster;
+  readonly layout: EtcdLayout;
+  readonly wait: Wait;
+  /** Reads the members, and which side each is on. @throws ApplicationFailure `Refused` for a member of neither. */
+  readonly survey: () => Promise<Survey>;
+  /** The member at an address, if it is one. */
+  readonly memberAt: (address: MemberAddress) => Promise<Member | undefined>;
+  /** Waits until the quorum's arithmetic allows a step. @throws ApplicationFailure `Refused` with its reasons. */
+  readonly require: (step: Step, evidence?: Partial<Evidence>) => Promise<void>;
+}
+
+export async function openEtcd(
+  session: Session,
+  layout: EtcdLayout,
+  maxLagRevisions: number,
+): Promise<StretchedEtcd> {
+  const { hosting, signal, subject } = session;
+  const { name, source, destination, inner } = layout;
+  const tls = await hosting.credentials(name, signal);
+  const endpoints = [...source, ...destination].map(({ clientUrl }) => clientUrl);
+  const cluster = new EtcdCluster({ name: `${name} of ${subject.controlPlane}`, endpoints, tls });
+  const ofSource = new Set([...source.map(({ peerUrl }) => peerUrl), ...Object.values(inner)]);
+  const ofDestination = new Set(destination.map(({ peerUrl }) => peerUrl));
+
+  const siteOf = (member: Member): Site => {
+    if (member.peerUrls.some((url) => ofSource.has(url))) return "source";
+    if (member.peerUrls.some((url) => ofDestination.has(url))) return "destination";
+    throw failure("Refused", {
+      message: `${cluster.name} has a member of neither seed: ${member.id} (${member.name || "not started"})`,
+      found: member.peerUrls.join(", "),
+      advice: "find out who added it, and remove it with etcdctl member remove",
+    });
+  };
+  const survey = async () => await surveyMembers(cluster, siteOf, { maxLagRevisions }, signal);
+
+  return {
+    name,
+    cluster,
+    layout,
+    wait: { signal, deadlineMs: STEP_DEADLINE_MS },
+    survey,
+    async memberAt({ pod, peerUrl }) {
+      const { members } = await listMembers(cluster, signal);
+      const urls = destination.some((address) => address.peerUrl === peerUrl)
+        ? [peerUrl]
+        : [peerUrl, inner[pod]];
+      return members.find(({ peerUrls }) => peerUrls.some((url) => urls.includes(url)));
+    },
+    async require(step, evidence = {}) {
+      const end = performance.now() + JUDGE.deadlineMs;
+      for (;;) {
+        const alarms = await cluster.read(async (member, options) => await member.alarms(options), signal);
+        const raised = alarms.map(({ member, alarm }) => `${alarm} at ${member}`);
+        const { members } = await survey();
+        const { refusals } = judgeStep(members, step, { hashesEqual: false, alarms: raised, ...evidence });
+        if (refusals.length === 0) return;
+        if (performance.now() > end) {
+          throw failure("Refused", {
+            message: `${cluster.name}: ${step.kind} would endanger its quorum`,
+            found: refusals.join("; "),
+            advice: "look at the members (etcdctl endpoint status), mend them, and start the move again",
+          });
+        }
+        await pause(JUDGE.everyMs, signal);
+      }
+    },
+    [Symbol.dispose]: () => cluster.close(),
+  };
+}
+
+/** etcd tells nobody when a member becomes healthy, so it is asked again. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  signal.throwIfAborted();
+}
+
+/** Runs for each etcd in turn: they have members of their own, but share two seeds. */
+export async function forEachEtcd<T>(
+  session: Session,
+  { layouts, maxLagRevisions }: Pick<StretchedSubject, "layouts" | "maxLagRevisions">,
+  run: (etcd: StretchedEtcd) => Promise<T>,
+): Promise<T[]> {
+  const results: T[] = [];
+  for (const layout of layouts) {
+    using etcd = await openEtcd(session, layout, maxLagRevisions);
+    results.push(await run(etcd));
+  }
+  return results;
+}
+
+export function refOf(etcd: string, { id, name, peerUrls: [peerUrl = ""] }: Member): MemberRef {
+  return { etcd, member: name, id, peerUrl };
+}

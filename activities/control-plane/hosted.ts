@@ -1,0 +1,92 @@
+import { performance } from "node:perf_hooks";
+import type { Side } from "../../hosting/types.ts";
+import type { ControlPlaneSites } from "../../sites/control-planes.ts";
+import { apiOf, openControlPlane, step, undoStep } from "./session.ts";
+import type { Session } from "./session.ts";
+import type { ControlPlaneActivities } from "./types.ts";
+import { makeBridge, moveClients, probeVpn, removeBridge } from "./vpn.ts";
+import { beginWork } from "../work.ts";
+
+type Steps = Pick<
+  ControlPlaneActivities,
+  | "claimControlPlane"
+  | "releaseControlPlane"
+  | "copySecrets"
+  | "clearDestinationSeed"
+  | "bridgeVpn"
+  | "dismantleVpnBridge"
+  | "moveVpnClients"
+  | "handOverControllers"
+  | "returnControllers"
+  | "finishBackups"
+>;
+
+/** Steps that the hosting does nearly by itself. */
+export function createHostedActivities(sites: ControlPlaneSites): Steps {
+  return {
+    async claimControlPlane(subject) {
+      using work = beginWork("ExposeSourcePeers");
+      await openControlPlane(sites, subject).hosting.claim(subject.move, work.signal);
+    },
+
+    async releaseControlPlane(subject) {
+      using work = beginWork("ExposeSourcePeers");
+      await openControlPlane(sites, subject).hosting.release(subject.move, work.signal);
+    },
+
+    copySecrets: step(
+      sites,
+      "CopySecrets",
+      async ({ hosting, signal }, { move }) => await hosting.carryOver(move, signal),
+    ),
+
+    clearDestinationSeed: undoStep(sites, "CopySecrets", async ({ hosting, signal }, { move }) => {
+      await hosting.clearDestination(move, signal);
+    }),
+
+    bridgeVpn: step(sites, "BridgeVPN", async (session, { side }) => {
+      const { hosting, api, config, signal } = session;
+      if (config.vpn === undefined) return;
+      const endpoint = await hosting.startVpnServer(side, signal);
+      await makeBridge(api, config.vpn, side, endpoint, signal);
+      await probeVpn(await apiOf(session, side), config.vpn, signal);
+    }),
+
+    dismantleVpnBridge: undoStep(sites, "BridgeVPN", async ({ hosting, api, config, signal }, { side }) => {
+      if (config.vpn === undefined) return;
+      await removeBridge(api, config.vpn, side, signal);
+      if (side === "destination") await hosting.stopVpnServer(side, signal);
+    }),
+
+    moveVpnClients: step(sites, "DrainSourceKubeAPIServer", async (session, { move, towards }) => {
+      const { api, config, signal } = session;
+      if (config.vpn === undefined) return;
+      await moveClients(api, config.vpn, { move, towards }, signal);
+      await probeVpn(await apiOf(session, towards), config.vpn, signal);
+    }),
+
+    handOverControllers: step(
+      sites,
+      "HandOverControllers",
+      async (session) => await handOver(session, "source", "destination"),
+    ),
+
+    returnControllers: undoStep(sites, "HandOverControllers", async (session) => {
+      await handOver(session, "destination", "source");
+    }),
+
+    finishBackups: step(
+      sites,
+      "FinishBackups",
+      async ({ hosting, signal }) => await hosting.finishBackups(signal),
+    ),
+  };
+}
+
+async function handOver(session: Session, from: Side, to: Side) {
+  const { hosting, signal } = session;
+  const stopped = await hosting.fenceControllers(from, signal);
+  const fencedAt = performance.now();
+  await hosting.startControllers(to, signal);
+  return { stopped, withoutControllersMs: Math.round(performance.now() - fencedAt) };
+}

@@ -1,0 +1,208 @@
+import { listMembers } from "../../etcd/membership/converge.ts";
+import {
+  addLearner,
+  moveLeader,
+  promote,
+  removeMember,
+  updatePeerUrls,
+} from "../../etcd/membership/operations.ts";
+import { awaitInSync } from "../../etcd/membership/sync.ts";
+import type { MemberId } from "../../etcd/membership/types.ts";
+import type { MemberAddress } from "../../hosting/types.ts";
+import type { ControlPlaneSites } from "../../sites/control-planes.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import { forEachEtcd, refOf } from "./etcd.ts";
+import type { StretchedEtcd } from "./etcd.ts";
+import { step, undoStep } from "./session.ts";
+import type { Session } from "./session.ts";
+import type { ControlPlaneActivities, EtcdLayout, EtcdState, MemberRef } from "./types.ts";
+
+type Steps = Pick<
+  ControlPlaneActivities,
+  | "exposeSourcePeers"
+  | "hideSourcePeers"
+  | "exposeDestinationPeers"
+  | "joinDestinationPeers"
+  | "removeDestinationPeers"
+>;
+
+/** Revisions that a healthy member may be behind while nothing but its address changes. */
+const IN_STEP = 1000;
+const ROUND_TRIP = { everyMs: 1_000, deadlineMs: 60_000 };
+
+export function createJoinActivities(sites: ControlPlaneSites): Steps {
+  return {
+    exposeSourcePeers: step(sites, "ExposeSourcePeers", async (session) => {
+      const layouts = await sourceLayouts(session);
+      await forEachEtcd(session, { layouts, maxLagRevisions: IN_STEP }, expose);
+      return layouts;
+    }),
+
+    hideSourcePeers: undoStep(sites, "ExposeSourcePeers", async (session) => {
+      const layouts = await sourceLayouts(session);
+      await forEachEtcd(
+        session,
+        { layouts, maxLagRevisions: IN_STEP },
+        async ({ cluster, layout, memberAt, wait }) => {
+          for (const address of layout.source) {
+            const member = await memberAt(address);
+            const url = layout.inner[address.pod];
+            if (member && url) await updatePeerUrls(cluster, member.id, [url], wait);
+          }
+          await session.hosting.hidePeers(layout.name, session.signal);
+        },
+      );
+    }),
+
+    exposeDestinationPeers: step(sites, "CopySecrets", async ({ hosting, signal }, { layouts }) => {
+      const completed = layouts.map(async (layout) => {
+        return { ...layout, destination: await hosting.exposePeers("destination", layout.name, signal) };
+      });
+      return await Promise.all(completed);
+    }),
+
+    joinDestinationPeers: step(sites, "JoinDestinationPeers", async (session, input) => {
+      let roundTripMs = 0;
+      const members = await forEachEtcd(session, input, async (etcd) => {
+        const state = input.etcds.find(({ name }) => name === etcd.name);
+        const joined = await join(session, etcd, state, input);
+        roundTripMs = Math.max(roundTripMs, joined.roundTripMs);
+        return joined.members;
+      });
+      return { members: members.flat(), roundTripMs };
+    }),
+
+    removeDestinationPeers: undoStep(sites, "JoinDestinationPeers", async (session, input) => {
+      // All of them first: that works also while the destination is cut off, and the source is safe then.
+      await forEachEtcd(session, input, async (etcd) => {
+        for (const address of etcd.layout.destination.toReversed()) await leave(etcd, address);
+      });
+      for (const { name } of input.layouts)
+        await session.hosting.stopMembers("destination", name, 0, session.signal);
+    }),
+  };
+}
+
+/** The source's members as they are reached from outside, which they are from now on. */
+async function sourceLayouts({ hosting, config, signal }: Session): Promise<EtcdLayout[]> {
+  const layoutOf = async (name: string): Promise<EtcdLayout> => ({
+    name,
+    inner: await hosting.innerPeerUrls(name, signal),
+    source: await hosting.exposePeers("source", name, signal),
+    destination: [],
+  });
+  return await Promise.all(config.etcds.map(layoutOf));
+}
+
+/** One member after the other: the others reach it by its new address before the next one's changes. */
+async function expose(etcd: StretchedEtcd): Promise<void> {
+  for (const address of etcd.layout.source) {
+    const member = await etcd.memberAt(address);
+    if (member === undefined) {
+      throw failure("Refused", {
+        message: `${etcd.cluster.name} has no member for the pod ${address.pod}`,
+        advice: "its peer URL must be the address of the Service that has the pod's name",
+      });
+    }
+    await updatePeerUrls(etcd.cluster, member.id, [address.peerUrl], etcd.wait);
+    await awaitInSync(etcd.cluster, member.id, { maxLagRevisions: IN_STEP }, etcd.wait);
+  }
+}
+
+interface Limits {
+  readonly maxRoundTripMs: number;
+  readonly maxLagRevisions: number;
+}
+
+async function join(
+  session: Session,
+  etcd: StretchedEtcd,
+  state: EtcdState | undefined,
+  limits: Limits,
+): Promise<{ members: MemberRef[]; roundTripMs: number }> {
+  const members: MemberRef[] = [];
+  let roundTripMs = 0;
+  for (const [ordinal, address] of etcd.layout.destination.entries()) {
+    const id = await start(session, etcd, address, ordinal);
+    await awaitInSync(etcd.cluster, id, { maxLagRevisions: limits.maxLagRevisions }, etcd.wait);
+    // Before it may vote, and so can harm nobody.
+    if (ordinal === 0) roundTripMs = await measureRoundTrip(session, etcd, state, limits);
+    const isLast = ordinal === etcd.layout.destination.length - 1;
+    if (!isLast) {
+      await etcd.require({ kind: "promote", id });
+      await promote(etcd.cluster, id, etcd.wait);
+      await session.hosting.awaitMemberReady("destination", etcd.name, ordinal, session.signal);
+    }
+    const member = await etcd.memberAt(address);
+    if (member) members.push(refOf(etcd.name, member));
+    session.tell({
+      done: ordinal + 1,
+      total: etcd.layout.destination.length,
+      unit: `members of ${etcd.name}`,
+    });
+  }
+  return { members, roundTripMs };
+}
+
+/** Adds a member unless an earlier attempt has, and starts it. */
+async function start(
+  session: Session,
+  etcd: StretchedEtcd,
+  address: MemberAddress,
+  ordinal: number,
+): Promise<MemberId> {
+  const known = await etcd.memberAt(address);
+  if (known === undefined) await etcd.require({ kind: "add-learner" });
+  const id = known?.id ?? (await addLearner(etcd.cluster, address.peerUrl, etcd.wait));
+  const { members } = await listMembers(etcd.cluster, session.signal);
+  const own = `${session.subject.to}-${address.pod}`;
+  const initialCluster = members.flatMap((member) =>
+    member.peerUrls.map((url) => `${member.id === id ? own : member.name}=${url}`),
+  );
+  const bootstrap = { name: own, peerUrl: address.peerUrl, initialCluster };
+  await session.hosting.startMember(etcd.name, ordinal, bootstrap, session.signal);
+  return id;
+}
+
+/**
+ * @throws ApplicationFailure `Refused` with the numbers. etcd's rule (docs, tuning: time parameters): an election
+ *   timeout of at least ten round trips, a heartbeat interval of about one; half of one is the least that is used.
+ */
+async function measureRoundTrip(
+  session: Session,
+  etcd: StretchedEtcd,
+  state: EtcdState | undefined,
+  { maxRoundTripMs }: Limits,
+): Promise<number> {
+  const { members } = await etcd.survey();
+  const peers = members.filter(({ site }) => site === "source").map(({ id }) => id);
+  const end = performance.now() + ROUND_TRIP.deadlineMs;
+  let roundTripMs = await session.hosting.peerRoundTripMs(etcd.name, 0, peers, session.signal);
+  while (roundTripMs === undefined) {
+    if (performance.now() > end)
+      throw new Error(`${etcd.cluster.name} has not measured a round trip in ${ROUND_TRIP.deadlineMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, ROUND_TRIP.everyMs));
+    session.signal.throwIfAborted();
+    roundTripMs = await session.hosting.peerRoundTripMs(etcd.name, 0, peers, session.signal);
+  }
+  const { heartbeatMs = 100, electionMs = 1000 } = state ?? {};
+  const allowed = Math.min(maxRoundTripMs, electionMs / 10, heartbeatMs * 2);
+  if (roundTripMs <= allowed) return Math.round(roundTripMs * 10) / 10;
+  throw failure("Refused", {
+    message: `a round trip between ${session.subject.from} and ${session.subject.to} takes ${roundTripMs.toFixed(1)} ms, as ${etcd.name} measures it`,
+    expected: `at most ${allowed} ms: maxRoundTripMs ${maxRoundTripMs}, a tenth of the election timeout ${electionMs} ms, twice the heartbeat interval ${heartbeatMs} ms`,
+    advice: "raise --heartbeat-interval and --election-timeout at all members, or choose a nearer seed",
+  });
+}
+
+async function leave(etcd: StretchedEtcd, address: MemberAddress): Promise<void> {
+  const member = await etcd.memberAt(address);
+  if (member === undefined) return;
+  const { members, leader } = await etcd.survey();
+  if (leader === member.id) {
+    const heir = members.find(({ site, learner, healthy }) => site === "source" && !learner && healthy);
+    if (heir) await moveLeader(etcd.cluster, heir.id, etcd.wait);
+  }
+  await etcd.require({ kind: "remove", id: member.id });
+  await removeMember(etcd.cluster, member.id, etcd.wait);
+}

@@ -1,0 +1,165 @@
+import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
+import type { CarriedOver, MemberAddress, Side, StoppedController } from "../../hosting/types.ts";
+
+/** What every step is told. */
+export interface ControlPlaneSubject {
+  /** Id of the move, the same for all its steps and attempts. */
+  readonly move: string;
+  readonly controlPlane: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface ControlPlaneAdmission {
+  readonly input: ControlPlaneMigrationInput;
+  readonly controlPlane: string;
+  readonly from: string;
+  readonly to: string;
+  readonly dnsName: string;
+  readonly vpn: boolean;
+  readonly controllers: readonly string[];
+  readonly etcds: readonly EtcdState[];
+  readonly record: DnsRecordState;
+}
+
+/** One etcd as Preflight found it. Revisions and ids are strings: they do not fit a JSON number. */
+export interface EtcdState {
+  readonly name: string;
+  readonly version: string;
+  readonly clusterId: string;
+  readonly revision: string;
+  readonly dbBytes: number;
+  readonly heartbeatMs: number;
+  readonly electionMs: number;
+}
+
+export interface DnsRecordState {
+  readonly values: readonly string[];
+  readonly ttlSeconds: number;
+}
+
+/** Where the members of one etcd are, on both sides. Kept in the move, so that a seed which is cut off need not be asked. */
+export interface EtcdLayout {
+  readonly name: string;
+  readonly source: readonly MemberAddress[];
+  /** The source members' peer URLs before the move, by pod. */
+  readonly inner: Readonly<Record<string, string>>;
+  /** Empty until the destination has the Services. */
+  readonly destination: readonly MemberAddress[];
+}
+
+/** What steps on etcd's members are told besides. */
+export interface StretchedSubject extends ControlPlaneSubject {
+  readonly layouts: readonly EtcdLayout[];
+  readonly maxLagRevisions: number;
+}
+
+export interface MemberRef {
+  readonly etcd: string;
+  /** etcd's name for it. */
+  readonly member: string;
+  /** Member id in hexadecimal, as etcdctl prints it. */
+  readonly id: string;
+  readonly peerUrl: string;
+}
+
+export interface Joined {
+  readonly members: readonly MemberRef[];
+  /** Round trip between the seeds as the first member to join measured it, in ms. */
+  readonly roundTripMs: number;
+}
+
+export interface SwitchedDns {
+  readonly switchedAt: number;
+  readonly values: readonly string[];
+}
+
+/** Proof that members hold the same data: etcd's HashKV at one revision. */
+export interface HashProof {
+  readonly etcd: string;
+  readonly revision: string;
+  readonly compactRevision: string;
+  readonly hash: number;
+  readonly members: number;
+}
+
+export interface Soaked {
+  readonly checks: number;
+  readonly proofs: readonly HashProof[];
+}
+
+export interface HandedOver {
+  readonly stopped: readonly StoppedController[];
+  /** From the proof that none ran at the source until all ran at the destination. */
+  readonly withoutControllersMs: number;
+}
+
+export interface Drained {
+  /** Requests that were still running at the source when its API servers were told to end. */
+  readonly longRunning: number;
+  readonly waitedMs: number;
+}
+
+export interface Committed {
+  readonly proofs: readonly HashProof[];
+  /** How long each etcd had an even number of voters, in ms. */
+  readonly evenMs: Readonly<Record<string, number>>;
+  readonly committedAt: number;
+}
+
+export interface Removed {
+  readonly voters: readonly MemberRef[];
+}
+
+export interface ControlPlaneReport {
+  readonly kind: "controlPlaneMigration";
+  readonly controlPlane: string;
+  readonly from: string;
+  readonly to: string;
+  readonly dryRun: boolean;
+  readonly verified: boolean;
+  readonly etcds: readonly EtcdState[];
+  readonly phases: readonly { readonly name: string; readonly ms: number }[];
+  readonly carriedOver?: CarriedOver;
+  readonly roundTripMs?: number;
+  readonly soaked?: Soaked;
+  readonly handedOver?: HandedOver;
+  readonly drained?: Drained;
+  readonly committed?: Committed;
+  readonly voters?: readonly MemberRef[];
+  readonly leftInPlace: readonly string[];
+}
+
+/** The steps of the kind, as the workflow calls them. */
+export interface ControlPlaneActivities {
+  preflightControlPlane(raw: unknown): Promise<ControlPlaneAdmission>;
+  claimControlPlane(subject: ControlPlaneSubject): Promise<void>;
+  releaseControlPlane(subject: ControlPlaneSubject): Promise<void>;
+  exposeSourcePeers(subject: ControlPlaneSubject): Promise<readonly EtcdLayout[]>;
+  hideSourcePeers(subject: ControlPlaneSubject): Promise<void>;
+  setRecordTtl(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<{ readonly at: number }>;
+  restoreRecordTtl(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<void>;
+  copySecrets(subject: ControlPlaneSubject): Promise<CarriedOver>;
+  exposeDestinationPeers(subject: StretchedSubject): Promise<readonly EtcdLayout[]>;
+  clearDestinationSeed(subject: ControlPlaneSubject): Promise<void>;
+  joinDestinationPeers(
+    subject: StretchedSubject & { maxRoundTripMs: number; etcds: readonly EtcdState[] },
+  ): Promise<Joined>;
+  removeDestinationPeers(subject: StretchedSubject): Promise<void>;
+  startDestinationApiServers(subject: ControlPlaneSubject): Promise<void>;
+  stopDestinationApiServers(subject: ControlPlaneSubject): Promise<void>;
+  bridgeVpn(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
+  dismantleVpnBridge(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
+  switchDns(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<SwitchedDns>;
+  switchDnsBack(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<SwitchedDns>;
+  moveVpnClients(subject: ControlPlaneSubject & { towards: Side }): Promise<void>;
+  soak(subject: StretchedSubject & { soakMs: number }): Promise<Soaked>;
+  handOverControllers(subject: ControlPlaneSubject): Promise<HandedOver>;
+  returnControllers(subject: ControlPlaneSubject): Promise<void>;
+  drainSourceApiServers(subject: ControlPlaneSubject & { drainMs: number }): Promise<Drained>;
+  restartSourceApiServers(subject: ControlPlaneSubject): Promise<void>;
+  commitQuorum(subject: StretchedSubject): Promise<Committed>;
+  removeSourcePeers(subject: StretchedSubject): Promise<Removed>;
+  finishBackups(subject: ControlPlaneSubject): Promise<void>;
+  cleanUpSource(subject: ControlPlaneSubject & { record: DnsRecordState }): Promise<readonly string[]>;
+}

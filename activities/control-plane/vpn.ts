@@ -1,0 +1,162 @@
+import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { apply, awaitObject, awaitObjects, merge, removeObject } from "../../kubernetes/objects.ts";
+import type { KubeObject } from "../../kubernetes/objects.ts";
+import { pollUntil } from "../../kubernetes/wait.ts";
+import type { Side } from "../../hosting/types.ts";
+import type { ControlPlaneConfig } from "../../sites/config-control-planes.ts";
+
+type Vpn = NonNullable<ControlPlaneConfig["vpn"]>;
+
+interface Deployment extends KubeObject {
+  readonly spec: {
+    readonly replicas?: number;
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly template: {
+      readonly metadata?: {
+        readonly labels?: Readonly<Record<string, string>>;
+        readonly annotations?: Readonly<Record<string, string>>;
+      };
+      readonly spec: {
+        readonly containers: readonly {
+          readonly env?: readonly { readonly name: string; readonly value?: string }[];
+        }[];
+      };
+    };
+  };
+  readonly status?: { readonly readyReplicas?: number };
+}
+
+/** A pod of the bridge or of the regular clients is told apart by this label. */
+const BRIDGE = "rehome.dev/vpn-bridge";
+const MOVED = "rehome.dev/vpn-moved";
+const DEADLINE_MS = 5 * 60_000;
+const PROBE = { everyMs: 200, deadlineMs: 60_000 };
+
+const deploymentsOf = ({ client }: Vpn) => `/apis/apps/v1/namespaces/${client.namespace}/deployments`;
+const bridgeName = ({ client }: Vpn, side: Side) => `${client.deployment}-bridge-${side}`;
+
+/**
+ * Runs a VPN client more in the data plane, a copy of the regular ones, that dials `endpoint` whatever the DNS record
+ * says: so the API servers of that side reach the nodes while the name points to the other side.
+ */
+export async function makeBridge(
+  api: ApiServer,
+  vpn: Vpn,
+  side: Side,
+  endpoint: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = deploymentsOf(vpn);
+  const regular = await api.json<Deployment>({ path: `${path}/${vpn.client.deployment}`, signal });
+  const { template } = regular.spec;
+  const labels = { ...template.metadata?.labels, [BRIDGE]: side };
+  const variable = vpn.client.endpointVariable;
+  const containers = template.spec.containers.map((container) => ({
+    ...container,
+    env: container.env?.map((entry) =>
+      entry.name === variable ? { name: variable, value: endpoint } : entry,
+    ),
+  }));
+  await apply(api, path, {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: bridgeName(vpn, side), namespace: vpn.client.namespace, labels: { [BRIDGE]: side } },
+    spec: {
+      replicas: 1,
+      selector: { matchLabels: { [BRIDGE]: side } },
+      // One object's pods must not be counted as the other's.
+      template: {
+        ...template,
+        metadata: { ...template.metadata, labels: withoutKeys(labels, regular.spec.selector.matchLabels) },
+        spec: { ...template.spec, containers },
+      },
+    },
+  } as KubeObject);
+  await awaitReplicas(api, vpn, bridgeName(vpn, side), signal);
+}
+
+export async function removeBridge(api: ApiServer, vpn: Vpn, side: Side, signal: AbortSignal): Promise<void> {
+  await removeObject(api, `${deploymentsOf(vpn)}/${bridgeName(vpn, side)}`);
+  const pods = { path: `/api/v1/namespaces/${vpn.client.namespace}/pods`, labels: { [BRIDGE]: side } };
+  await awaitObjects(api, pods, (found) => found.length === 0 || "a pod of the bridge is still there", {
+    what: "the VPN bridge is gone",
+    deadlineMs: DEADLINE_MS,
+    signal,
+  });
+}
+
+/**
+ * Makes the regular clients connect anew, and so follow the DNS record, one at a time: each is deleted only after the
+ * one before it is ready again. A repetition goes on where it was; a way back that nobody went is not gone.
+ */
+export async function moveClients(
+  api: ApiServer,
+  vpn: Vpn,
+  { move, towards }: { readonly move: string; readonly towards: Side },
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `${deploymentsOf(vpn)}/${vpn.client.deployment}`;
+  const { template } = (await api.json<Deployment>({ path, signal })).spec;
+  const moved = template.metadata?.annotations?.[MOVED]?.startsWith(move) ?? false;
+  if (towards === "source" && !moved) return;
+  await merge(api, path, {
+    spec: {
+      strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
+      template: { metadata: { annotations: { [MOVED]: `${move} ${towards}` } } },
+    },
+  });
+  await awaitReplicas(api, vpn, vpn.client.deployment, signal);
+}
+
+/** Asks through an API server for a pod that it reaches only through the tunnel, until it answers. */
+export async function probeVpn(api: ApiServer, vpn: Vpn, signal: AbortSignal): Promise<void> {
+  const answers = async () => (await whyVpnFails(api, vpn, signal)) ?? true;
+  await pollUntil(`${vpn.probe.pod} answers through the VPN of ${api.name}`, answers, { ...PROBE, signal });
+}
+
+/** @returns what came instead of an answer, or undefined when all is well. */
+export async function whyVpnFails(
+  api: ApiServer,
+  { probe }: Vpn,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const path = `/api/v1/namespaces/${probe.namespace}/pods/http:${probe.pod}:${probe.port}/proxy/`;
+  const { status, body } = await api.request({ path, timeoutMs: 5_000, signal });
+  return status === 200 ? undefined : `${status} ${body.slice(0, 200)}`;
+}
+
+async function awaitReplicas(api: ApiServer, vpn: Vpn, name: string, signal: AbortSignal): Promise<void> {
+  await awaitObject<Deployment & { readonly metadata: { readonly generation?: number } }>(
+    api,
+    { path: deploymentsOf(vpn), name },
+    (found) => rolledOut(found),
+    { what: `${name} is rolled out`, deadlineMs: DEADLINE_MS, signal },
+  );
+}
+
+/** As `kubectl rollout status` judges it. */
+function rolledOut(deployment: KubeObject | undefined): true | string {
+  if (deployment === undefined) return "no Deployment";
+  const { metadata, spec, status } = deployment as unknown as {
+    metadata: { generation?: number };
+    spec: { replicas?: number };
+    status?: {
+      observedGeneration?: number;
+      updatedReplicas?: number;
+      readyReplicas?: number;
+      replicas?: number;
+    };
+  };
+  const wanted = spec.replicas ?? 1;
+  const { observedGeneration = 0, updatedReplicas = 0, readyReplicas = 0, replicas = 0 } = status ?? {};
+  const done =
+    observedGeneration >= (metadata.generation ?? 0) &&
+    updatedReplicas === wanted &&
+    replicas === wanted &&
+    readyReplicas === wanted;
+  return done || `${updatedReplicas} updated, ${readyReplicas} ready of ${wanted}`;
+}
+
+function withoutKeys(labels: Readonly<Record<string, string>>, keys: Readonly<Record<string, string>>) {
+  return Object.fromEntries(Object.entries(labels).filter(([name]) => !Object.hasOwn(keys, name)));
+}

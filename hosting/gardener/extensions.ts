@@ -1,0 +1,111 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
+import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { list } from "../../kubernetes/objects.ts";
+import { OPERATION, extension } from "./names.ts";
+import type { ShootSeed } from "./namespace.ts";
+import { converge, deleteObject, operate } from "./operations.ts";
+import type { Operated, Waits } from "./operations.ts";
+
+/**
+ * Extension resources that hold infrastructure, in the order in which they are restored. DNSRecords go their own way
+ * (dns-records.ts), and BackupEntries are gardenlets' work (backups.ts).
+ */
+const KINDS = [
+  ["infrastructures", "Infrastructure"],
+  ["networks", "Network"],
+  ["controlplanes", "ControlPlane"],
+  ["extensions", "Extension"],
+  ["containerruntimes", "ContainerRuntime"],
+  ["operatingsystemconfigs", "OperatingSystemConfig"],
+  ["workers", "Worker"],
+] as const;
+
+interface Found {
+  readonly path: string;
+  readonly kind: string;
+  readonly object: Operated;
+}
+
+/**
+ * Makes the controllers of another seed responsible for the infrastructure: each resource is let go of here
+ * (`migrate`), then taken over there with the state that this side has left in it (`restore`). Deletes nothing.
+ */
+export async function handOverExtensions(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<void> {
+  for (const { path, kind, object } of await all(from, waits.signal)) {
+    const { name } = object.metadata;
+    // A resource that was given back does not follow its old order again, unless it is this side's turn.
+    if (!(await isTaken(to, path, name, waits.signal))) {
+      const left = await operate(from.api, { path, name }, "migrate", waits);
+      await take(to, path, kind, left, waits);
+    }
+    await operate(to.api, { path, name }, "restore", waits);
+  }
+}
+
+/** Whether the other side has it: then this side has let go of it before. */
+async function isTaken(to: ShootSeed, path: string, name: string, signal: AbortSignal): Promise<boolean> {
+  const object = await to.api.find<Operated>({ path: `${path}/${name}`, signal });
+  return object !== undefined && object.status?.lastOperation?.type !== "Migrate";
+}
+
+async function take(
+  { api }: ShootSeed,
+  path: string,
+  kind: string,
+  { metadata: { name, labels }, spec, status = {} }: Operated,
+  { signal }: Waits,
+): Promise<void> {
+  const body = { apiVersion: "extensions.gardener.cloud/v1alpha1", kind, metadata: { name, labels }, spec };
+  try {
+    await api.json({ method: "POST", path, body, signal });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
+  }
+  // Before `restore` is asked for: the controller reads the state in it (extensions, restore of each kind).
+  const { state = null, resources = null } = status;
+  await converge<Operated>(
+    api,
+    `${path}/${name}`,
+    (object) => {
+      const isEqual = JSON.stringify(object.status?.state ?? null) === JSON.stringify(state);
+      return isEqual ? undefined : { status: { state, resources } };
+    },
+    signal,
+    "/status",
+  );
+  await converge<Operated>(
+    api,
+    `${path}/${name}`,
+    ({ metadata: { annotations } }) =>
+      annotations?.[OPERATION] === "restore" ? undefined : { metadata: { annotations: { [OPERATION]: "restore" } } },
+    signal,
+  );
+}
+
+/** Deletes the resources of a side whose controllers have let go of them: nothing outside the seed is touched. */
+export async function deleteExtensions(seed: ShootSeed, waits: Waits): Promise<void> {
+  for (const { path, object } of (await all(seed, waits.signal)).toReversed()) {
+    const { name } = object.metadata;
+    await operate(seed.api, { path, name }, "migrate", waits);
+    await deleteObject(seed.api, { path, name }, waits);
+  }
+}
+
+async function all(seed: ShootSeed, signal: AbortSignal): Promise<Found[]> {
+  const found: Found[] = [];
+  for (const [resource, kind] of KINDS) {
+    const path = extension(seed.namespace.name, resource);
+    for (const object of await listed(seed.api, path, signal)) found.push({ path, kind, object });
+  }
+  return found;
+}
+
+/** @returns none where the seed does not know the kind. */
+async function listed(api: ApiServer, path: string, signal: AbortSignal): Promise<readonly Operated[]> {
+  try {
+    return (await list<Operated>(api, { path }, signal)).items;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,114 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
+import { list } from "../../kubernetes/objects.ts";
+import { machines } from "./names.ts";
+import type { ShootSeed } from "./namespace.ts";
+import { converge, deleteObject } from "./operations.ts";
+import type { Operated, Waits } from "./operations.ts";
+
+/** Owners come first: what is made after them names them. */
+const KINDS = [
+  ["machineclasses", "MachineClass"],
+  ["machinedeployments", "MachineDeployment"],
+  ["machinesets", "MachineSet"],
+  ["machines", "Machine"],
+] as const;
+
+interface MachineObject extends Operated {
+  readonly metadata: Operated["metadata"] & { readonly ownerReferences?: readonly OwnerReference[] };
+  readonly providerSpec?: unknown;
+}
+interface OwnerReference {
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** The machine controller would delete every virtual machine that it has no Machine for. */
+export class MachinesDifferError extends Error {
+  override readonly name = "MachinesDifferError";
+}
+
+/**
+ * Makes one side's machines known at the other, so that the machine controller there finds every virtual machine that
+ * there is. Both machine controllers must be stopped. Machines that only the other side knows are gone here, and are
+ * taken away there, without their virtual machines being touched.
+ * @throws MachinesDifferError when the sides do not name the same virtual machines in the end.
+ */
+export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<number> {
+  const uids = new Map<string, string>();
+  for (const [resource, kind] of KINDS) {
+    const path = machines(from.namespace.name, resource);
+    const [here, there] = [await listed(from, path, waits.signal), await listed(to, path, waits.signal)];
+    for (const object of here) uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
+    const names = new Set(here.map(({ metadata }) => metadata.name));
+    for (const { metadata } of there)
+      if (!names.has(metadata.name)) await deleteObject(to.api, { path, name: metadata.name }, waits, true);
+  }
+  const [here, there] = [await providerIds(from, waits.signal), await providerIds(to, waits.signal)];
+  if (here.join(" ") !== there.join(" ")) {
+    throw new MachinesDifferError(
+      `${from.api.name} knows the machines ${here.join(", ")}, ${to.api.name} ${there.join(", ")}`,
+    );
+  }
+  return here.length;
+}
+
+async function copy(
+  { api }: ShootSeed,
+  path: string,
+  kind: string,
+  object: MachineObject,
+  uids: ReadonlyMap<string, string>,
+  { signal }: Waits,
+): Promise<string> {
+  const { apiVersion: _a, kind: _k, metadata, status, ...content } = object;
+  const { name, labels, annotations, finalizers, ownerReferences = [] } = metadata;
+  const owners = ownerReferences.map((owner) => ({ ...owner, uid: uids.get(`${owner.kind}/${owner.name}`) ?? owner.uid }));
+  const body = {
+    apiVersion: "machine.sapcloud.io/v1alpha1",
+    kind,
+    metadata: { name, labels, annotations, finalizers, ownerReferences: owners },
+    ...content,
+  };
+  try {
+    await api.json({ method: "POST", path, body, signal });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
+    const same = (found: MachineObject) => JSON.stringify(found.spec) === JSON.stringify(object.spec);
+    await converge<MachineObject>(api, `${path}/${name}`, (found) => (same(found) ? undefined : content), signal);
+  }
+  const made = await api.json<MachineObject>({ path: `${path}/${name}`, signal });
+  // Where a Machine's node is, and that it is running, is its status; without it the controller would make another.
+  if (status !== undefined && JSON.stringify(made.status) !== JSON.stringify(status))
+    await converge<MachineObject>(api, `${path}/${name}`, () => ({ status }), signal, "/status").catch(ignoreMissing);
+  return made.metadata.uid!;
+}
+
+/** MachineClasses have no status of their own. */
+function ignoreMissing(error: unknown): void {
+  if (!(error instanceof ApiError && error.status === 404)) throw error;
+}
+
+/** Deletes the machines' objects and leaves the virtual machines alone; the machine controller must be stopped. */
+export async function forgetMachines(seed: ShootSeed, waits: Waits): Promise<void> {
+  for (const [resource] of KINDS.toReversed()) {
+    const path = machines(seed.namespace.name, resource);
+    for (const { metadata } of await listed(seed, path, waits.signal))
+      await deleteObject(seed.api, { path, name: metadata.name }, waits, true);
+  }
+}
+
+async function providerIds(seed: ShootSeed, signal: AbortSignal): Promise<string[]> {
+  const found = await listed(seed, machines(seed.namespace.name, "machines"), signal);
+  return found.map(({ metadata, spec }) => `${metadata.name}=${String(spec?.["providerID"] ?? "")}`).sort();
+}
+
+/** @returns none where the seed runs no machines at all. */
+async function listed({ api }: ShootSeed, path: string, signal: AbortSignal): Promise<readonly MachineObject[]> {
+  try {
+    return (await list<MachineObject>(api, { path }, signal)).items;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,67 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { ApiError } from "../../kubernetes/api-server.ts";
+import { merge } from "../../kubernetes/objects.ts";
+import type { KubeObject } from "../../kubernetes/objects.ts";
+import type { StoppedController } from "../types.ts";
+import type { SeedNamespace } from "./seed.ts";
+
+interface Lease extends KubeObject {
+  readonly spec?: {
+    readonly holderIdentity?: string;
+    readonly renewTime?: string;
+    readonly leaseDurationSeconds?: number;
+  };
+}
+
+/** Keeps Gardener's dependency watchdog from scaling up again what was stopped on purpose (dependency-watchdog, prober). */
+const IGNORE_SCALING = "dependency-watchdog.gardener.cloud/ignore-scaling";
+const SHORTEST_FREEZE_MS = 15_000;
+
+/**
+ * Stops a controller and proves that none runs: no pod is left, and the lease that it kept was given back, or has not
+ * been renewed for its whole duration (a pod on a node that nobody hears of may live on; client-go's leader election
+ * stops it by then).
+ */
+export async function fenceController(
+  seed: SeedNamespace,
+  name: string,
+  signal: AbortSignal,
+): Promise<StoppedController | undefined> {
+  const workload = await seed.workload("deployments", name, signal);
+  if (workload === undefined) return undefined;
+  await merge(seed.api, `${seed.workloads("deployments")}/${name}`, {
+    metadata: { annotations: { [IGNORE_SCALING]: "true" } },
+  });
+  await seed.stop("deployments", name, signal);
+  const leaseFrozenMs = await awaitFrozen(seed, name, signal);
+  return leaseFrozenMs === undefined ? { name } : { name, leaseFrozenMs };
+}
+
+export async function startController(seed: SeedNamespace, name: string, signal: AbortSignal): Promise<void> {
+  await seed.start(name, signal);
+  try {
+    await merge(seed.api, `${seed.workloads("deployments")}/${name}`, {
+      metadata: { annotations: { [IGNORE_SCALING]: null } },
+    });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 404)) throw error;
+  }
+}
+
+async function awaitFrozen(
+  seed: SeedNamespace,
+  name: string,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${seed.name}/leases/${name}`;
+  const read = async () => (await seed.api.find<Lease>({ path, signal }))?.spec;
+  for (let before = await read(); ;) {
+    if (before === undefined) return undefined;
+    if (!before.holderIdentity) return 0;
+    const wait = Math.max(SHORTEST_FREEZE_MS, (before.leaseDurationSeconds ?? 0) * 1000);
+    await delay(wait, undefined, { signal });
+    const after = await read();
+    if (after === undefined || after.renewTime === before.renewTime) return wait;
+    before = after;
+  }
+}

@@ -1,0 +1,240 @@
+import { merge, removeObject, awaitObjects } from "../../kubernetes/objects.ts";
+import type { KubeObject } from "../../kubernetes/objects.ts";
+import type { Bootstrap, EtcdCredentials, EtcdInspection, MemberAddress } from "../types.ts";
+import { failureDeadlineMs } from "./deadlines.ts";
+import { isReady, isRunning, names } from "./seed.ts";
+import type { SeedNamespace, Workload } from "./seed.ts";
+
+const PEER_PORT = 2380;
+const CLIENT_PORT = 2379;
+const METRICS_PORT = 2381;
+
+interface ConfigMap extends KubeObject {
+  readonly data?: Readonly<Record<string, string>>;
+}
+interface Secret extends KubeObject {
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/** The Service of one member, which a StatefulSet's pod is selected by. */
+const podOf = (etcd: string, ordinal: number) => `${etcd}-${ordinal}`;
+
+/** ConfigMap with one file of ETCD_* settings a pod, which its container reads before it starts etcd. */
+export const bootstrapOf = (etcd: string) => `${etcd}-bootstrap`;
+
+/** @returns undefined when there is no such StatefulSet. */
+export async function inspectEtcd(
+  seed: SeedNamespace,
+  etcd: string,
+  signal: AbortSignal,
+): Promise<EtcdInspection | undefined> {
+  const workload = await seed.workload("statefulsets", etcd, signal);
+  if (workload === undefined) return undefined;
+  return {
+    name: etcd,
+    members: workload.spec.replicas ?? 1,
+    heartbeatMs: setting(workload, "heartbeat-interval") ?? 100,
+    electionMs: setting(workload, "election-timeout") ?? 1000,
+  };
+}
+
+/** A flag of etcd in ms, wherever the container has it; etcd's own default applies where it has none. */
+function setting(workload: Workload, flag: string): number | undefined {
+  const variable = `ETCD_${flag.toUpperCase().replaceAll("-", "_")}`;
+  for (const { command = [], args = [], env = [] } of workload.spec.template.spec.containers) {
+    const text = [...command, ...args].join(" ");
+    const value =
+      new RegExp(`--${flag}[= ](\\d+)`).exec(text)?.[1] ?? env.find(({ name }) => name === variable)?.value;
+    if (value !== undefined) return Number(value);
+  }
+  return undefined;
+}
+
+export async function credentialsOf(
+  seed: SeedNamespace,
+  etcd: string,
+  signal: AbortSignal,
+): Promise<EtcdCredentials> {
+  const secret = await seed.api.json<Secret>({ path: `${seed.core("secrets")}/etcd-client`, signal });
+  const text = (field: string) => {
+    const value = secret.data?.[field];
+    if (value === undefined)
+      throw new Error(`Secret ${seed.name}/etcd-client at ${seed.api.name} has no ${field}`);
+    return Buffer.from(value, "base64").toString();
+  };
+  return {
+    ca: text("ca.crt"),
+    cert: text("tls.crt"),
+    key: text("tls.key"),
+    serverName: `${etcd}-client.${seed.name}.svc`,
+  };
+}
+
+export async function exposeMembers(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<MemberAddress[]> {
+  const members = Array.from({ length: count }, (_, ordinal) => podOf(etcd, ordinal));
+  for (const pod of members) {
+    await merge(seed.api, `${seed.core("services")}/${pod}`, {
+      spec: { type: "LoadBalancer", ports: ports(["peer", PEER_PORT], ["client", CLIENT_PORT]) },
+    });
+  }
+  return await Promise.all(
+    members.map(async (pod) => {
+      const host = await seed.ingressOf(pod, signal);
+      return { pod, peerUrl: url(host, PEER_PORT), clientUrl: url(host, CLIENT_PORT) };
+    }),
+  );
+}
+
+export async function hideMembers(seed: SeedNamespace, etcd: string, count: number): Promise<void> {
+  for (let ordinal = 0; ordinal < count; ordinal++) {
+    await merge(seed.api, `${seed.core("services")}/${podOf(etcd, ordinal)}`, {
+      spec: { type: "ClusterIP", ports: ports(["peer", PEER_PORT]) },
+    });
+  }
+}
+
+export async function innerPeerUrls(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<Record<string, string>> {
+  const urls: Record<string, string> = {};
+  for (let ordinal = 0; ordinal < count; ordinal++) {
+    const pod = podOf(etcd, ordinal);
+    const service = await seed.service(pod, signal);
+    if (service?.spec.clusterIP === undefined)
+      throw new Error(`Service ${seed.name}/${pod} at ${seed.api.name} has no cluster IP`);
+    urls[pod] = url(service.spec.clusterIP, PEER_PORT);
+  }
+  return urls;
+}
+
+export async function startMember(
+  seed: SeedNamespace,
+  etcd: string,
+  ordinal: number,
+  bootstrap: Bootstrap,
+  signal: AbortSignal,
+): Promise<void> {
+  const pod = podOf(etcd, ordinal);
+  await merge<ConfigMap>(seed.api, `${seed.core("configmaps")}/${bootstrapOf(etcd)}`, {
+    data: { [pod]: settings(etcd, bootstrap) },
+  });
+  const workload = await seed.workload("statefulsets", etcd, signal);
+  await seed.scale("statefulsets", etcd, Math.max(workload?.spec.replicas ?? 0, ordinal + 1), signal);
+  await seed.awaitPod(
+    pod,
+    "runs",
+    (found) => isRunning(found) || (found?.status?.phase ?? "no pod yet"),
+    signal,
+  );
+}
+
+/** Lines of shell assignments; etcd ignores all of them once its data directory says who it is. */
+function settings(etcd: string, { name, peerUrl, initialCluster }: Bootstrap): string {
+  const values = {
+    ETCD_NAME: name,
+    ETCD_INITIAL_ADVERTISE_PEER_URLS: peerUrl,
+    ETCD_INITIAL_CLUSTER: initialCluster.join(","),
+    ETCD_INITIAL_CLUSTER_STATE: "existing",
+    ETCD_INITIAL_CLUSTER_TOKEN: etcd,
+  };
+  return Object.entries(values)
+    .map(([variable, value]) => `${variable}='${value}'\n`)
+    .join("");
+}
+
+export async function awaitMemberReady(
+  seed: SeedNamespace,
+  etcd: string,
+  ordinal: number,
+  signal: AbortSignal,
+): Promise<void> {
+  await seed.awaitPod(
+    podOf(etcd, ordinal),
+    "is ready",
+    (pod) => isReady(pod) || (pod ? "not ready" : "no pod"),
+    signal,
+  );
+}
+
+export async function stopMembers(
+  seed: SeedNamespace,
+  etcd: string,
+  keep: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const workload = await seed.workload("statefulsets", etcd, signal);
+  if (workload === undefined) return;
+  const { replicas = 1, selector, template: _template } = workload.spec;
+  if (replicas > keep) await seed.scale("statefulsets", etcd, keep, signal);
+  const gone = (objects: readonly KubeObject[]) => {
+    const left = objects.filter((pod) => ordinalOf(pod) >= keep);
+    return left.length === 0 || `${names(left)} still there`;
+  };
+  await seed.awaitPods(selector.matchLabels, `the members of ${etcd} from ${keep} on are gone`, gone, signal);
+  // Not before the pods are gone: a member that starts again without its data would vote with a mind that forgot.
+  const claims = { path: seed.core("persistentvolumeclaims"), labels: selector.matchLabels };
+  const claimsLeft = (objects: readonly KubeObject[]) => objects.filter((claim) => ordinalOf(claim) >= keep);
+  const found = await awaitObjects(seed.api, claims, () => true, {
+    what: "the claims are listed",
+    deadlineMs: failureDeadlineMs,
+    signal,
+  });
+  for (const claim of claimsLeft(found))
+    await removeObject(seed.api, `${claims.path}/${claim.metadata.name}`);
+  await awaitObjects(
+    seed.api,
+    claims,
+    (objects) => claimsLeft(objects).length === 0 || `${names(claimsLeft(objects))} still there`,
+    {
+      what: `the data of ${etcd} is deleted`,
+      deadlineMs: failureDeadlineMs,
+      signal,
+    },
+  );
+}
+
+/**
+ * The mean round trip to the slowest of some peers in ms, as the member's own prober measures it every 4 s
+ * (etcd v3.6, server/etcdserver/api/rafthttp/probing_status.go); undefined until each of them has been measured.
+ * @param peers member ids in hexadecimal, as the metric names them.
+ */
+export async function peerRoundTripMs(
+  seed: SeedNamespace,
+  etcd: string,
+  ordinal: number,
+  peers: readonly string[],
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const path = `${seed.core("pods")}/http:${podOf(etcd, ordinal)}:${METRICS_PORT}/proxy/metrics`;
+  const { status, body } = await seed.api.request({ path, signal });
+  if (status !== 200) return undefined;
+  const value = (series: string, peer: string) => {
+    const pattern = new RegExp(
+      `^etcd_network_peer_round_trip_time_seconds_${series}\\{To="${peer}"\\} (\\S+)$`,
+      "m",
+    );
+    return Number(pattern.exec(body)?.[1] ?? 0);
+  };
+  const means = peers.map((peer) => (value("sum", peer) / value("count", peer)) * 1000);
+  return means.every(Number.isFinite) ? Math.max(...means) : undefined;
+}
+
+function ordinalOf({ metadata }: KubeObject): number {
+  return Number(/-(\d+)$/.exec(metadata.name)?.[1] ?? -1);
+}
+
+function ports(...list: readonly (readonly [name: string, port: number])[]) {
+  return list.map(([name, port]) => ({ name, port, targetPort: port, protocol: "TCP" }));
+}
+
+function url(host: string, port: number): string {
+  return `https://${host}:${port}`;
+}

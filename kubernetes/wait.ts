@@ -1,0 +1,32 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/**
+ * Asks again and again until `done` answers true.
+ * @throws TimeoutError of the signal, with what was last seen as its cause's message, when `deadlineMs` passes.
+ */
+export async function pollUntil(
+  what: string,
+  done: () => Promise<true | string>,
+  options: { everyMs: number; deadlineMs: number; signal?: AbortSignal },
+): Promise<void> {
+  const end = performance.now() + options.deadlineMs;
+  for (;;) {
+    options.signal?.throwIfAborted();
+    const seen = await done().catch((error: unknown) =>
+      error instanceof Error ? error.message : String(error),
+    );
+    if (seen === true) return;
+    if (performance.now() > end) throw new WaitError(what, options.deadlineMs, seen);
+    await delay(options.everyMs, undefined, { signal: options.signal });
+  }
+}
+
+/** A wait came to its deadline; `seen` is what was found last. */
+export class WaitError extends Error {
+  override readonly name = "WaitError";
+  readonly seen: string;
+  constructor(what: string, deadlineMs: number, seen: string) {
+    super(`waited ${deadlineMs} ms until ${what}; last seen: ${seen}`);
+    this.seen = seen;
+  }
+}

@@ -1,0 +1,94 @@
+import type { ControlPlaneReport } from "../../activities/control-plane/types.ts";
+import { count, duration } from "../../cli/view/format.ts";
+import { span } from "../../cli/view/line.ts";
+import type { Line } from "../../cli/view/line.ts";
+import type { ControlPlaneClientsResult } from "../control-plane/workload/conclusion.ts";
+import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
+import { phases, row, title, verdict, zero } from "./report-text.ts";
+
+/** The report as a person reads it. Pure. */
+export function controlPlaneLines(report: ControlPlaneDemoReport): Line[] {
+  const { move, clients, broken, historyEvents, workflowId } = report;
+  const total = move.phases.reduce((sum, { ms }) => sum + ms, 0);
+  return [
+    [],
+    [
+      span(`Control plane ${move.controlPlane} moved from ${move.from} to ${move.to}`, "strong"),
+      span(` while in use, ${duration(total)} in all`),
+    ],
+    ...phases(move),
+    ...proof(move),
+    ...account(clients),
+    ...tunnels(clients),
+    ...title("History"),
+    row("events", count(historyEvents), workflowId),
+    ...verdict(broken),
+  ];
+}
+
+function proof({ committed, roundTripMs, handedOver, drained, voters }: ControlPlaneReport): Line[] {
+  const proofs = committed?.proofs ?? [];
+  return [
+    ...title("Proof"),
+    ...proofs.map(({ etcd, members, revision, hash }) =>
+      row(etcd, `${members} equal`, `HashKV ${hash} at revision ${revision}`, "good"),
+    ),
+    ...Object.entries(committed?.evenMs ?? {}).map(([etcd, ms]) =>
+      row(`even number of voters, ${etcd}`, duration(ms), "neither seed could have gone on alone"),
+    ),
+    row("round trip between the seeds", `${roundTripMs ?? 0} ms`, "as etcd measures it"),
+    row(
+      "without controllers",
+      duration(handedOver?.withoutControllersMs ?? 0),
+      "after those of the source were proven gone",
+    ),
+    row(
+      "long requests at the drain",
+      count(drained?.longRunning ?? 0),
+      "watches that were resumed elsewhere",
+    ),
+    row(
+      "voters at the end",
+      count(voters?.length ?? 0),
+      voters?.map(({ member }) => member).join(", ") ?? "",
+    ),
+  ];
+}
+
+function account(clients: ControlPlaneClientsResult): Line[] {
+  return [
+    ...title("The clients' own account"),
+    row("requests", count(clients.requests), "by the DNS name, over HTTP/1.1 and HTTP/2"),
+    row("failed", count(clients.failedRequests), "after client-go's retries", zero(clients.failedRequests)),
+    row("acknowledged writes", count(clients.acknowledgedWrites)),
+    row("lost writes", count(clients.lostWrites), "", zero(clients.lostWrites)),
+    row("stale reads", count(clients.staleReads), "", zero(clients.staleReads)),
+    row(
+      "watches",
+      count(clients.watches),
+      `${count(clients.events)} events, resumed ${clients.watchBreaks} times, listed again ${clients.relists} times`,
+    ),
+    row("events missed", count(clients.missedEvents), "", zero(clients.missedEvents)),
+    row(
+      "longest gap",
+      duration(clients.longestGapMs),
+      `own stall of the clients: ${duration(clients.longestStallMs)}`,
+    ),
+    row(
+      "lease",
+      clients.leaseLost ? "LOST" : "held",
+      `longest time between renewals ${duration(clients.leaseLongestMs)}`,
+      clients.leaseLost ? "bad" : "good",
+    ),
+    ...clients.failures.slice(0, 10).map((words): Line => [span(`  ${words}`, "bad")]),
+  ];
+}
+
+function tunnels({ vpn }: ControlPlaneClientsResult): Line[] {
+  return [
+    ...title("Through the VPN, a ping each 100 ms"),
+    ...vpn.map(({ side, pings, failed, longestGapMs }) =>
+      row(side, count(pings), `${count(failed)} failed, longest gap ${duration(longestGapMs)}`, zero(failed)),
+    ),
+  ];
+}
