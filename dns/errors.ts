@@ -1,4 +1,7 @@
-/** Failures that callers tell apart. No message holds a secret. */
+/**
+ * Failures that callers tell apart: these five classes are all that the functions of this room throw, besides a
+ * RangeError for a wrong name or value and the reason of an aborted signal. No message holds a secret.
+ */
 
 /** Why a server refused: TSIG errors of RFC 8945 section 3, else the response code of the message. */
 export type RefusalReason =
@@ -74,5 +77,3 @@ export interface Lag {
   readonly server: string;
   readonly answers: string;
 }
-
-export type DnsError = RefusedError | LostRaceError | ServerFailureError | UnreachableError | LaggingError;

@@ -1,8 +1,10 @@
 import { randomInt } from "node:crypto";
 import dnsPacket from "dns-packet";
-import type { Answer, Packet, RecordType } from "dns-packet";
-import { canonicalName, canonicalValues } from "./names.ts";
+import type { Answer, Packet } from "dns-packet";
+import { canonicalValues } from "./names.ts";
 import type { AddressType } from "./names.ts";
+import { recordsIn } from "./structure.ts";
+import type { RawRecord } from "./structure.ts";
 
 /** The wire format, by the library `dns-packet`; what that library leaves unchecked is checked here. */
 
@@ -12,18 +14,15 @@ export class MalformedMessageError extends Error {
 }
 
 export interface Message {
+  readonly bytes: Buffer;
   readonly id: number;
   readonly isResponse: boolean;
   /** Response code, e.g. `NOERROR`, `NXRRSET`. */
   readonly rcode: string;
   readonly authoritative: boolean;
   readonly truncated: boolean;
-  readonly question: { readonly name: string; readonly type: string } | undefined;
-  readonly answers: readonly Answer[];
-  readonly authorities: readonly Answer[];
-  readonly additionals: readonly Answer[];
-  /** Where the last record begins; undefined when there is none. */
-  readonly lastRecordOffset: number | undefined;
+  /** The records of all sections, where a signature is the last. */
+  readonly records: readonly RawRecord[];
 }
 
 /** A request and what its answer must match. */
@@ -34,13 +33,22 @@ export interface Request {
 
 export type QueryType = AddressType | "SOA";
 
-const headerBytes = 12;
 const opcodeUpdate = 5 << 11;
 const typeNumbers: Readonly<Record<AddressType, number>> = { A: 1, CNAME: 5, AAAA: 28 };
-const addressBytes = new Map([
-  [typeNumbers.A, 4],
-  [typeNumbers.AAAA, 16],
-]);
+/** By number (RFC 6895 section 2.3). */
+const rcodeNames = [
+  "NOERROR",
+  "FORMERR",
+  "SERVFAIL",
+  "NXDOMAIN",
+  "NOTIMP",
+  "REFUSED",
+  "YXDOMAIN",
+  "YXRRSET",
+  "NXRRSET",
+  "NOTAUTH",
+  "NOTZONE",
+];
 
 /** One question, without recursion: the server shall answer from what it holds. */
 export function encodeQuery(name: string, type: QueryType): Request {
@@ -82,87 +90,74 @@ export function isTruncated(bytes: Buffer): boolean {
   return (bytes.readUInt8(2) & 0x02) !== 0;
 }
 
-/** @throws MalformedMessageError */
+/**
+ * The header, and where the records are. What the records of a query's answer hold is read by {@link recordsOf}; the
+ * answer to an update may repeat the update (RFC 2136 section 3.8), which tells nothing.
+ * @throws MalformedMessageError
+ */
 export function decode(bytes: Buffer): Message {
-  try {
-    const lastRecordOffset = checkStructure(bytes);
-    const packet = dnsPacket.decode(bytes) as ReturnType<typeof dnsPacket.decode> & { rcode: string };
-    const [question] = packet.questions ?? [];
+  return readable(() => {
+    const flags = bytes.readUInt16BE(2);
     return {
-      id: packet.id as number,
-      isResponse: packet.flag_qr,
-      rcode: packet.rcode,
-      authoritative: packet.flag_aa,
-      truncated: packet.flag_tc,
-      question: question && { name: question.name.toLowerCase(), type: question.type },
-      answers: packet.answers ?? [],
-      authorities: packet.authorities ?? [],
-      additionals: packet.additionals ?? [],
-      lastRecordOffset,
+      bytes,
+      id: bytes.readUInt16BE(0),
+      isResponse: (flags & 0x8000) !== 0,
+      rcode: rcodeNames[flags & 0xf] ?? `RCODE_${flags & 0xf}`,
+      authoritative: (flags & dnsPacket.AUTHORITATIVE_ANSWER) !== 0,
+      truncated: isTruncated(bytes),
+      records: recordsIn(bytes),
     };
-  } catch (cause) {
-    throw new MalformedMessageError(`malformed message of ${bytes.length} bytes`, { cause });
-  }
+  });
 }
 
-/** Values of the name's own records of this type, canonical, and their lowest TTL in seconds. */
+/** The one question that a query's answer repeats. @throws MalformedMessageError */
+export function questionOf({ bytes }: Message): { readonly name: string; readonly type: string } | undefined {
+  return readable(() => {
+    const [question, ...others] = dnsPacket.decode(bytes).questions ?? [];
+    if (question === undefined || others.length > 0) return undefined;
+    return { name: question.name.toLowerCase(), type: question.type };
+  });
+}
+
+/**
+ * Values of the name's own records of this type, canonical, and their lowest TTL in seconds (0 without any).
+ * @throws MalformedMessageError
+ */
 export function recordsOf(message: Message, name: string, type: AddressType) {
-  const own = message.answers.filter((answer) => answer.type === type && answer.name.toLowerCase() === name);
-  const ttls = own.map((answer) => ("ttl" in answer ? (answer.ttl ?? 0) : 0));
-  try {
-    const values = canonicalValues(
-      type,
-      own.map((answer) => (answer as { data: string }).data),
-    );
-    return { values, ttlSeconds: ttls.length === 0 ? 0 : Math.min(...ttls) };
-  } catch (cause) {
-    throw new MalformedMessageError(`the answer holds a value that is not of type ${type}`, { cause });
-  }
+  return readable(() => {
+    const wrong = message.records.find((record) => record.data.length !== lengthOf(record));
+    if (wrong !== undefined) throw new RangeError("address of a wrong length");
+    const own = answersOf(message, name).filter((answer) => answer.type === type);
+    const ttls = own.map((answer) => ("ttl" in answer ? (answer.ttl ?? 0) : 0));
+    const values = own.map((answer) => (answer as { data: string }).data);
+    return {
+      values: canonicalValues(type, values),
+      ttlSeconds: ttls.length === 0 ? 0 : Math.min(...ttls),
+    };
+  });
 }
 
-/** Serial number of the zone, from its SOA record among the answers. */
+/** Serial number of the zone, from its SOA record among the answers. @throws MalformedMessageError */
 export function serialOf(message: Message, zone: string): number | undefined {
-  const soa = message.answers.find(
-    (answer) => answer.type === ("SOA" satisfies RecordType) && answer.name.toLowerCase() === zone,
-  );
+  const soa = readable(() => answersOf(message, zone)).find((answer) => answer.type === "SOA");
   return soa?.type === "SOA" ? soa.data.serial : undefined;
 }
 
-/** Walks over all records: the library reads past the end of a record, and of the message, without a word. */
-function checkStructure(bytes: Buffer): number | undefined {
-  let offset = headerBytes;
-  let last: number | undefined;
-  const questions = bytes.readUInt16BE(4);
-  const records = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
-  for (let i = 0; i < questions; i++) offset = skipName(bytes, offset) + 4;
-  for (let i = 0; i < records; i++) {
-    last = offset;
-    offset = skipName(bytes, offset);
-    const type = bytes.readUInt16BE(offset);
-    const length = bytes.readUInt16BE(offset + 8);
-    if ((addressBytes.get(type) ?? length) !== length) throw new RangeError("address of a wrong length");
-    offset += 10 + length;
-  }
-  if (offset !== bytes.length) throw new RangeError("the records do not end where the message ends");
-  return last;
+function answersOf({ bytes }: Message, name: string): Answer[] {
+  const answers = dnsPacket.decode(bytes).answers ?? [];
+  return answers.filter((answer) => answer.name.toLowerCase() === name);
 }
 
-/** Offset after a name, which ends with an empty label or a pointer (RFC 1035 section 4.1.4). */
-export function skipName(bytes: Buffer, start: number): number {
-  for (let offset = start; ;) {
-    const length = bytes.readUInt8(offset);
-    if (length >= 0xc0) return offset + 2;
-    if (length === 0) return offset + 1;
-    if (length > 63) throw new RangeError("label of an unknown kind");
-    offset += length + 1;
-  }
+/** The library reads an address without looking at the length of its record. */
+function lengthOf({ type, data }: RawRecord): number {
+  if (type === typeNumbers.A) return 4;
+  return type === typeNumbers.AAAA ? 16 : data.length;
 }
 
-/** A name as signatures cover it: lower case and uncompressed. @throws RangeError */
-export function encodeName(name: string): Buffer {
-  const labels = canonicalName(name).split(".");
-  return Buffer.concat([
-    ...labels.flatMap((label) => [Buffer.of(label.length), Buffer.from(label, "ascii")]),
-    Buffer.of(0),
-  ]);
+function readable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new MalformedMessageError("malformed message", { cause });
+  }
 }

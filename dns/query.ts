@@ -1,6 +1,14 @@
 import { RefusedError, ServerFailureError, UnreachableError } from "./errors.ts";
 import type { RefusalReason } from "./errors.ts";
-import { decode, encodeQuery, isTruncated, MalformedMessageError, recordsOf, serialOf } from "./message.ts";
+import {
+  decode,
+  encodeQuery,
+  isTruncated,
+  MalformedMessageError,
+  questionOf,
+  recordsOf,
+  serialOf,
+} from "./message.ts";
 import type { Message, QueryType } from "./message.ts";
 import { canonicalName, describeServer } from "./names.ts";
 import type { AddressType, DnsServer } from "./names.ts";
@@ -99,8 +107,9 @@ async function askOnce(
   const request = encodeQuery(name, type);
   const short = await exchangeUdp(server, request, options);
   const message = decode(isTruncated(short) ? await exchangeTcp(server, request, options) : short);
-  const { id, isResponse, question, rcode } = message;
+  const { id, isResponse, rcode } = message;
   if (rcode !== "NOERROR" && rcode !== "NXDOMAIN") throw failureOf(server, rcode, `${type} of ${name}`);
+  const question = questionOf(message);
   if (id !== request.id || !isResponse || question?.name !== name || question.type !== type)
     throw new ServerFailureError(describeServer(server), `answered another question than ${type} of ${name}`);
   if (message.truncated)

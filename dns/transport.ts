@@ -5,6 +5,7 @@ import { lookup } from "node:dns/promises";
 import { describeServer } from "./names.ts";
 import type { DnsServer } from "./names.ts";
 import type { Request } from "./message.ts";
+import { headerBytes } from "./structure.ts";
 
 /** Messages over UDP and TCP (RFC 1035 section 4.2, RFC 7766). */
 
@@ -21,9 +22,6 @@ export interface ExchangeOptions {
   /** Ends the exchange with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
-
-/** Header bytes, then the limits of both transports. */
-const smallestMessageBytes = 12;
 
 /**
  * Sends a request in one datagram and waits for the answer to it. Datagrams of other senders and with other ids are
@@ -57,7 +55,7 @@ async function answerOf(
 ): Promise<Buffer> {
   return await new Promise((resolve, reject) => {
     socket.on("message", (bytes) => {
-      if (bytes.length >= smallestMessageBytes && bytes.readUInt16BE(0) === id) resolve(bytes);
+      if (bytes.length >= headerBytes && bytes.readUInt16BE(0) === id) resolve(bytes);
     });
     // "connection refused", which the kernel learns by ICMP.
     socket.on("error", reject);

@@ -1,8 +1,9 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { encodeName, skipName } from "./message.ts";
 import type { Message, Request } from "./message.ts";
 import { canonicalName } from "./names.ts";
+import { encodeName, readName } from "./structure.ts";
+import type { RawRecord } from "./structure.ts";
 
 /** Signatures of messages with a shared secret, RFC 8945. Section numbers below are those of that document. */
 
@@ -50,7 +51,7 @@ const classAny = 255;
 const additionalCountAt = 10;
 
 interface Signature {
-  readonly algorithm: Buffer;
+  readonly algorithm: string;
   readonly timeSigned: number;
   readonly fudge: number;
   readonly mac: Buffer;
@@ -62,7 +63,7 @@ interface Signature {
 /** Appends the signature of `key`, made at `now` (ms since the epoch). */
 export function sign(request: Request, key: TsigKey, now: number): SignedRequest {
   const signature = {
-    algorithm: encodeName(key.algorithm),
+    algorithm: key.algorithm,
     timeSigned: Math.floor(now / 1000),
     fudge: fudgeSeconds,
     originalId: request.id,
@@ -73,7 +74,7 @@ export function sign(request: Request, key: TsigKey, now: number): SignedRequest
   const message = Buffer.from(request.bytes);
   message.writeUInt16BE(message.readUInt16BE(additionalCountAt) + 1, additionalCountAt);
   const data = Buffer.concat([
-    signature.algorithm,
+    encodeName(signature.algorithm),
     timeAndFudge(signature),
     uint16(mac.length),
     mac,
@@ -92,26 +93,20 @@ export type Verdict =
   | { readonly kind: "invalid"; readonly why: string };
 
 /** Judges the answer to `request` at the time `now` (ms since the epoch), as section 5.3 demands of clients. */
-export function verify(
-  bytes: Buffer,
-  answer: Message,
-  request: SignedRequest,
-  key: TsigKey,
-  now: number,
-): Verdict {
-  const last = answer.additionals.at(-1);
-  if (last?.type !== "TSIG" || answer.lastRecordOffset === undefined)
-    return invalid("the answer is not signed");
-  const signature = last.class === "ANY" && last.ttl === 0 && !last.flush ? parse(last.data) : undefined;
+export function verify(answer: Message, request: SignedRequest, key: TsigKey, now: number): Verdict {
+  const last = answer.records.at(-1);
+  if (last?.type !== typeTsig) return invalid("the answer is not signed");
+  const signature = parse(last);
   if (signature === undefined) return invalid("the answer's signature is malformed");
   const error = errorNames.get(signature.error as 16);
   if (error !== undefined) return { kind: "refused", error, serverTime: serverTime(signature) };
-  if (last.name.toLowerCase() !== key.name || !signature.algorithm.equals(encodeName(key.algorithm)))
+  if (last.name !== key.name || signature.algorithm !== key.algorithm)
     return invalid("the answer is signed with another key");
-  const unsigned = Buffer.from(bytes.subarray(0, answer.lastRecordOffset));
+  const unsigned = Buffer.from(answer.bytes.subarray(0, last.start));
   unsigned.writeUInt16BE(signature.originalId, 0);
   unsigned.writeUInt16BE(unsigned.readUInt16BE(additionalCountAt) - 1, additionalCountAt);
-  const expected = macOf(key, [uint16(request.mac.length), request.mac, unsigned, variables(key, signature)]);
+  const requestMac = [uint16(request.mac.length), request.mac];
+  const expected = macOf(key, [...requestMac, unsigned, variables(key, signature)]);
   // A shortened signature is refused as well: we ask for a whole one.
   if (signature.mac.length !== expected.length || !timingSafeEqual(signature.mac, expected))
     return invalid("the answer's signature is wrong");
@@ -129,20 +124,24 @@ function serverTime({ other }: Signature): number | undefined {
   return other.length === 6 ? other.readUIntBE(0, 6) : undefined;
 }
 
-function parse(data: Buffer): Signature | undefined {
+/** Undefined when the record is not as section 4.2 has it. */
+function parse({ class: recordClass, ttl, data }: RawRecord): Signature | undefined {
+  if (recordClass !== classAny || ttl !== 0) return undefined;
   try {
-    const algorithmEnd = skipName(data, 0);
-    const timeSigned = data.readUIntBE(algorithmEnd, 6);
-    const fudge = data.readUInt16BE(algorithmEnd + 6);
-    const macStart = algorithmEnd + 10;
-    const macEnd = macStart + data.readUInt16BE(macStart - 2);
-    const originalId = data.readUInt16BE(macEnd);
-    const error = data.readUInt16BE(macEnd + 2);
+    const { name: algorithm, end } = readName(data, 0);
+    const macStart = end + 10;
+    const macEnd = macStart + data.readUInt16BE(end + 8);
     const other = data.subarray(macEnd + 6);
     if (other.length !== data.readUInt16BE(macEnd + 4)) return undefined;
-    const algorithm = Buffer.from(data.toString("latin1", 0, algorithmEnd).toLowerCase(), "latin1");
-    const mac = data.subarray(macStart, macEnd);
-    return { algorithm, timeSigned, fudge, mac, originalId, error, other };
+    return {
+      algorithm,
+      timeSigned: data.readUIntBE(end, 6),
+      fudge: data.readUInt16BE(end + 6),
+      mac: data.subarray(macStart, macEnd),
+      originalId: data.readUInt16BE(macEnd),
+      error: data.readUInt16BE(macEnd + 2),
+      other,
+    };
   } catch {
     return undefined;
   }
@@ -155,7 +154,7 @@ function variables(key: TsigKey, signature: Omit<Signature, "mac">): Buffer {
     encodeName(key.name),
     // Class and TTL, without the type.
     recordHead().subarray(2),
-    algorithm,
+    encodeName(algorithm),
     timeAndFudge(signature),
     uint16(error),
     uint16(other.length),

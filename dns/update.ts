@@ -131,11 +131,10 @@ async function send(
   const where = describeServer(server);
   const request = sign(encodeUpdate(change), tsig, now());
   try {
-    const bytes = await exchangeTcp(server, request, { timeoutMs, signal });
-    const answer = decode(bytes);
+    const answer = decode(await exchangeTcp(server, request, { timeoutMs, signal }));
     if (answer.id !== request.id || !answer.isResponse)
       throw new ServerFailureError(where, "sent what is no answer to the update");
-    const verdict = verify(bytes, answer, request, tsig, now());
+    const verdict = verify(answer, request, tsig, now());
     return outcomeOf(server, answer, verdict, { change, tsig, now: now() });
   } catch (error) {
     if (error instanceof NoAnswerError) throw new UnreachableError([error.message]);

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { Resolver } from "node:dns/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -17,7 +17,10 @@ export interface TsigKeyFile {
 }
 
 export interface BindOptions {
-  /** Data, configuration and logs go to `<dir>/primary` and `<dir>/secondary`, the key's secret to `<dir>/tsig.key`. */
+  /**
+   * Data, configuration and logs go to `<dir>/primary` and `<dir>/secondary`, which are emptied first, the key's secret
+   * to `<dir>/tsig.key`.
+   */
   readonly dir: string;
   readonly zone: string;
   /** The zone's first records, in the words of a zone file, e.g. `api.demo 120 A 10.75.1.16`. */
@@ -76,7 +79,11 @@ export function writeTsigKey(secretFile: string, name: string, algorithm: TsigAl
 async function prepareBind(options: BindOptions): Promise<BindServers> {
   const { dir, zone, algorithm = "hmac-sha256", addresses = [] } = options;
   const folders = { primary: join(dir, "primary"), secondary: join(dir, "secondary") };
-  for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true });
+  for (const folder of Object.values(folders)) {
+    // A journal of an earlier run does not fit the new zone: named would refuse to load it.
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder, { recursive: true });
+  }
   const [command, [primaryPort, secondaryPort]] = await Promise.all([findProgram("named"), freePorts(2)]);
   const ports = { primary: primaryPort as number, secondary: secondaryPort as number };
   const tsig = writeTsigKey(join(dir, "tsig.key"), keyName, algorithm);

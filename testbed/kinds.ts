@@ -1,4 +1,5 @@
-import { describeControlPlane, startControlPlaneTestbed } from "./control-plane.ts";
+import { startControlPlaneTestbed } from "./control-plane.ts";
+import { describeControlPlane } from "./control-plane/describe.ts";
 import { fillWithConfigMaps } from "./fill.ts";
 import { startLogicalClusterTestbed } from "./logical-cluster.ts";
 import type { LogicalClusterTestbed } from "./logical-cluster.ts";

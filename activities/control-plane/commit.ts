@@ -38,8 +38,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
           if (member === undefined) continue;
           await toDestination(etcd);
           await prove(etcd);
-          await etcd.require({ kind: "remove", id: member.id }, { hashesEqual: true });
-          await removeMember(etcd.cluster, member.id, etcd.wait);
+          await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }, true));
           await proveSameData(api, api);
         }
         const { members } = await listMembers(etcd.cluster, session.signal);
@@ -99,12 +98,10 @@ async function replaceFirst(
   await awaitInSync(etcd.cluster, joining.id, limit, etcd.wait);
   const leaving = await etcd.memberAt(leaver);
   if (leaving === undefined) return { proof: await prove(etcd), evenMs: 0 };
-  await etcd.require({ kind: "promote-to-even", id: joining.id });
   const from = performance.now();
-  await promote(etcd.cluster, joining.id, etcd.wait);
+  await promote(etcd.cluster, joining.id, etcd.allowed({ kind: "promote-to-even", id: joining.id }));
   const proof = await proveOrStepBack(etcd, joining.id, hasCommittedAny);
-  await etcd.require({ kind: "remove", id: leaving.id }, { hashesEqual: true });
-  await removeMember(etcd.cluster, leaving.id, etcd.wait);
+  await removeMember(etcd.cluster, leaving.id, etcd.allowed({ kind: "remove", id: leaving.id }, true));
   return { proof, evenMs: Math.round(performance.now() - from) };
 }
 

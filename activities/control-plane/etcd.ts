@@ -1,10 +1,9 @@
 import { EtcdCluster } from "../../etcd/membership/cluster.ts";
 import { listMembers } from "../../etcd/membership/converge.ts";
-import { judgeStep } from "../../etcd/membership/plan.ts";
-import type { Evidence, Site, Step } from "../../etcd/membership/plan.ts";
-import { surveyMembers } from "../../etcd/membership/survey.ts";
+import type { Site, Step } from "../../etcd/membership/plan.ts";
+import { permitStep, surveyMembers } from "../../etcd/membership/survey.ts";
 import type { Survey } from "../../etcd/membership/survey.ts";
-import type { Member, Wait } from "../../etcd/membership/types.ts";
+import type { ChangeOptions, Member, Wait } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { Session } from "./session.ts";
@@ -12,8 +11,6 @@ import type { EtcdLayout, MemberRef, StretchedSubject } from "./types.ts";
 
 /** One step of membership may take this long, waits for a member to catch up included. */
 const STEP_DEADLINE_MS = 20 * 60_000;
-/** How long a refusal of the quorum's arithmetic may last before it counts: members take seconds to be seen healthy. */
-const JUDGE = { everyMs: 500, deadlineMs: 3 * 60_000 };
 
 /** One etcd that is, or is to be, stretched over both seeds. */
 export interface StretchedEtcd extends Disposable {
@@ -25,8 +22,8 @@ export interface StretchedEtcd extends Disposable {
   readonly survey: () => Promise<Survey>;
   /** The member at an address, if it is one. */
   readonly memberAt: (address: MemberAddress) => Promise<Member | undefined>;
-  /** Waits until the quorum's arithmetic allows a step. @throws ApplicationFailure `Refused` with its reasons. */
-  readonly require: (step: Step, evidence?: Partial<Evidence>) => Promise<void>;
+  /** How to make a step: only when the quorum's arithmetic allows it, which is asked again just before each attempt. */
+  readonly allowed: (step: Step, hashesEqual?: boolean) => ChangeOptions;
 }
 
 export async function openEtcd(
@@ -51,13 +48,14 @@ export async function openEtcd(
       advice: "find out who added it, and remove it with etcdctl member remove",
     });
   };
+  const wait: Wait = { signal, deadlineMs: STEP_DEADLINE_MS };
   const survey = async () => await surveyMembers(cluster, siteOf, { maxLagRevisions }, signal);
 
   return {
     name,
     cluster,
     layout,
-    wait: { signal, deadlineMs: STEP_DEADLINE_MS },
+    wait,
     survey,
     async memberAt({ pod, peerUrl }) {
       const { members } = await listMembers(cluster, signal);
@@ -66,32 +64,12 @@ export async function openEtcd(
         : [peerUrl, inner[pod]];
       return members.find(({ peerUrls }) => peerUrls.some((url) => urls.includes(url)));
     },
-    async require(step, evidence = {}) {
-      const end = performance.now() + JUDGE.deadlineMs;
-      for (;;) {
-        const alarms = await cluster.read(async (member, options) => await member.alarms(options), signal);
-        const raised = alarms.map(({ member, alarm }) => `${alarm} at ${member}`);
-        const { members } = await survey();
-        const { refusals } = judgeStep(members, step, { hashesEqual: false, alarms: raised, ...evidence });
-        if (refusals.length === 0) return;
-        if (performance.now() > end) {
-          throw failure("Refused", {
-            message: `${cluster.name}: ${step.kind} would endanger its quorum`,
-            found: refusals.join("; "),
-            advice: "look at the members (etcdctl endpoint status), mend them, and start the move again",
-          });
-        }
-        await pause(JUDGE.everyMs, signal);
-      }
-    },
+    allowed: (step, hashesEqual = false) => ({
+      ...wait,
+      permit: permitStep(cluster, { siteOf, step, limit: { maxLagRevisions }, hashesEqual }),
+    }),
     [Symbol.dispose]: () => cluster.close(),
   };
-}
-
-/** etcd tells nobody when a member becomes healthy, so it is asked again. */
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, ms));
-  signal.throwIfAborted();
 }
 
 /** Runs for each etcd in turn: they have members of their own, but share two seeds. */

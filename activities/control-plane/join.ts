@@ -129,8 +129,7 @@ async function join(
     if (ordinal === 0) roundTripMs = await measureRoundTrip(session, etcd, state, limits);
     const isLast = ordinal === etcd.layout.destination.length - 1;
     if (!isLast) {
-      await etcd.require({ kind: "promote", id });
-      await promote(etcd.cluster, id, etcd.wait);
+      await promote(etcd.cluster, id, etcd.allowed({ kind: "promote", id }));
       await session.hosting.awaitMemberReady("destination", etcd.name, ordinal, session.signal);
     }
     const member = await etcd.memberAt(address);
@@ -152,8 +151,8 @@ async function start(
   ordinal: number,
 ): Promise<MemberId> {
   const known = await etcd.memberAt(address);
-  if (known === undefined) await etcd.require({ kind: "add-learner" });
-  const id = known?.id ?? (await addLearner(etcd.cluster, address.peerUrl, etcd.wait));
+  const id =
+    known?.id ?? (await addLearner(etcd.cluster, address.peerUrl, etcd.allowed({ kind: "add-learner" })));
   const { members } = await listMembers(etcd.cluster, session.signal);
   const own = `${session.subject.to}-${address.pod}`;
   const initialCluster = members.flatMap((member) =>
@@ -203,6 +202,5 @@ async function leave(etcd: StretchedEtcd, address: MemberAddress): Promise<void>
     const heir = members.find(({ site, learner, healthy }) => site === "source" && !learner && healthy);
     if (heir) await moveLeader(etcd.cluster, heir.id, etcd.wait);
   }
-  await etcd.require({ kind: "remove", id: member.id });
-  await removeMember(etcd.cluster, member.id, etcd.wait);
+  await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }));
 }

@@ -194,8 +194,11 @@ export class EtcdMember {
 
 function credentialsOf(endpoint: string, tls: EtcdTls | undefined): ChannelCredentials {
   if (new URL(endpoint).protocol === "http:") return credentials.createInsecure();
-  const pem = (text: string | Buffer | undefined) => (text === undefined ? null : Buffer.from(text));
   return credentials.createSsl(pem(tls?.ca), pem(tls?.key), pem(tls?.cert));
+}
+
+function pem(text: string | Buffer | undefined): Buffer | null {
+  return text === undefined ? null : Buffer.from(text);
 }
 
 function toMemberList({ header, members }: { header: Header; members: readonly WireMember[] }): MemberList {

@@ -32,17 +32,20 @@ export async function syncState(
 ): Promise<SyncState> {
   const { status } = await cluster.find(id, signal);
   const { status: leader } = await cluster.leader(signal);
-  const lag = (mine: bigint, its: bigint) => (its > mine ? its - mine : 0n);
   return {
     id,
     learner: status.learner,
     revision: status.revision,
-    lagRevisions: lag(status.revision, leader.revision),
-    lagIndexes: lag(status.raftAppliedIndex, leader.raftIndex),
+    lagRevisions: behind(status.revision, leader.revision),
+    lagIndexes: behind(status.raftAppliedIndex, leader.raftIndex),
     indexRatio: Math.min(1, Number(status.raftAppliedIndex) / Math.max(1, Number(leader.raftIndex))),
     leader: status.leader === leader.id ? leader.id : undefined,
     errors: status.errors,
   };
+}
+
+function behind(mine: bigint, its: bigint): bigint {
+  return its > mine ? its - mine : 0n;
 }
 
 /** @returns why the member is not in sync, or undefined when it is. */

@@ -19,7 +19,10 @@ interface BackupEntry extends Operated {
 }
 
 interface Task extends KubeObject {
-  readonly status?: { readonly state?: string; readonly lastErrors?: readonly { readonly description?: string }[] };
+  readonly status?: {
+    readonly state?: string;
+    readonly lastErrors?: readonly { readonly description?: string }[];
+  };
 }
 
 /** Name of the bucket that a seed's backups go to: the uid of its Seed (botanist, backupentry.go). */
@@ -67,7 +70,9 @@ async function moveEntry(
   const migrated = (object: BackupEntry | undefined) => {
     const last = object?.status?.lastOperation;
     if (last?.type === "Migrate" && last.state === "Failed")
-      throw new OperationFailedError(`${api.name}: BackupEntry ${name} cannot be migrated: ${last.description ?? ""}`);
+      throw new OperationFailedError(
+        `${api.name}: BackupEntry ${name} cannot be migrated: ${last.description ?? ""}`,
+      );
     const { seedName: at } = object?.status ?? {};
     // Whoever had it lets go of it, and the next one says so when it begins.
     const isFree = at === undefined || at === seedName;
@@ -89,7 +94,11 @@ export async function takeSnapshot(
   { deadlineMs, signal }: Waits,
 ): Promise<void> {
   const path = `/apis/druid.gardener.cloud/v1alpha1/namespaces/${namespace.name}/etcdopstasks`;
-  const name = `${etcd}-${move}`.toLowerCase().replaceAll(/[^a-z0-9-]/g, "-").slice(0, 63).replace(/-+$/, "");
+  const name = `${etcd}-${move}`
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]/g, "-")
+    .slice(0, 63)
+    .replace(/-+$/, "");
   const body = {
     apiVersion: "druid.gardener.cloud/v1alpha1",
     kind: "EtcdOpsTask",
@@ -109,6 +118,9 @@ export async function takeSnapshot(
       );
     return state === "Succeeded" || (state ?? "not begun");
   };
-  await awaitObject<Task>(api, { path, name }, holds, { what: `snapshot ${name} is taken`, deadlineMs, signal });
+  await awaitObject<Task>(api, { path, name }, holds, {
+    what: `snapshot ${name} is taken`,
+    deadlineMs,
+    signal,
+  });
 }
-

@@ -38,10 +38,11 @@ async function lower(seed: ShootSeed, etcd: Etcd, keep: number, { signal }: Wait
     ({ metadata }) => (metadata.annotations?.[SUSPEND] === undefined ? held : undefined),
     signal,
   );
-  if ((workload?.spec.replicas ?? 0) > keep)
-    await seed.namespace.scale("statefulsets", name, keep, signal);
+  if ((workload?.spec.replicas ?? 0) > keep) await seed.namespace.scale("statefulsets", name, keep, signal);
   const kept = new Set(
-    Array.from({ length: keep }, (_, ordinal) => memberName(etcd.spec.memberNamePrefix, podOf(name, ordinal))),
+    Array.from({ length: keep }, (_, ordinal) =>
+      memberName(etcd.spec.memberNamePrefix, podOf(name, ordinal)),
+    ),
   );
   // Through none: the CRD allows no other way down, and druid does not look.
   for (const replicas of [0, keep]) {
@@ -53,7 +54,9 @@ async function lower(seed: ShootSeed, etcd: Etcd, keep: number, { signal }: Wait
         const { peerURLs } = spec.etcd.additionalAdvertisedURLs ?? {};
         const all = peerURLs?.members ?? [];
         const members = all.filter(({ memberName: member }) => kept.has(member));
-        const advertised = peerURLs && { etcd: { additionalAdvertisedURLs: { peerURLs: { ...peerURLs, members } } } };
+        const advertised = peerURLs && {
+          etcd: { additionalAdvertisedURLs: { peerURLs: { ...peerURLs, members } } },
+        };
         return { spec: { replicas, ...advertised } };
       },
       signal,
@@ -66,7 +69,8 @@ async function resume(seed: ShootSeed, name: string, signal: AbortSignal): Promi
   await converge<Etcd>(
     seed.api,
     `${etcds(seed.namespace.name)}/${name}`,
-    ({ metadata }) => (metadata.annotations?.[SUSPEND] === undefined ? undefined : { metadata: { annotations } }),
+    ({ metadata }) =>
+      metadata.annotations?.[SUSPEND] === undefined ? undefined : { metadata: { annotations } },
     signal,
   );
 }
@@ -78,15 +82,26 @@ const isMember = (etcd: string, keep: number) => {
 };
 
 async function awaitStopped(seed: ShootSeed, etcd: string, keep: number, waits: Waits): Promise<void> {
-  await awaitNone(seed, seed.namespace.core("pods"), `the members of ${etcd} from ${keep} on`, isMember(etcd, keep), waits);
+  await awaitNone(
+    seed,
+    seed.namespace.core("pods"),
+    `the members of ${etcd} from ${keep} on`,
+    isMember(etcd, keep),
+    waits,
+  );
 }
 
 /** Not before the pods are gone: a member that starts again without its data would vote with a mind that forgot. */
 async function deleteClaims(seed: ShootSeed, etcd: string, keep: number, waits: Waits): Promise<void> {
   const path = seed.namespace.core("persistentvolumeclaims");
   const { deadlineMs, signal } = waits;
-  const all = await awaitObjects(seed.api, { path }, () => true, { what: "claims are listed", deadlineMs, signal });
-  for (const { metadata } of all.filter(isMember(etcd, keep))) await removeObject(seed.api, `${path}/${metadata.name}`);
+  const all = await awaitObjects(seed.api, { path }, () => true, {
+    what: "claims are listed",
+    deadlineMs,
+    signal,
+  });
+  for (const { metadata } of all.filter(isMember(etcd, keep)))
+    await removeObject(seed.api, `${path}/${metadata.name}`);
   await awaitNone(seed, path, `the data of ${etcd} from ${keep} on`, isMember(etcd, keep), waits);
 }
 
@@ -101,5 +116,9 @@ async function awaitNone(
     const left = objects.filter(isOne).map(({ metadata }) => metadata.name);
     return left.length === 0 || `${left.join(", ")} still there`;
   };
-  await awaitObjects(seed.api, { path }, holds, { what: `${what} are gone (${seed.api.name})`, deadlineMs, signal });
+  await awaitObjects(seed.api, { path }, holds, {
+    what: `${what} are gone (${seed.api.name})`,
+    deadlineMs,
+    signal,
+  });
 }

@@ -71,7 +71,9 @@ export async function canOverrideUrls(api: ApiServer, signal: AbortSignal): Prom
     readonly properties?: Readonly<Record<string, Schema>>;
   }
   interface Definition {
-    readonly spec: { readonly versions: readonly { readonly schema?: { readonly openAPIV3Schema?: Schema } }[] };
+    readonly spec: {
+      readonly versions: readonly { readonly schema?: { readonly openAPIV3Schema?: Schema } }[];
+    };
   }
   const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/etcds.druid.gardener.cloud";
   const definition = await api.find<Definition>({ path, signal });
@@ -90,7 +92,8 @@ export async function credentialsOf(
 ): Promise<EtcdCredentials> {
   const etcd = await api.json<Etcd>({ path: `${etcds(namespace.name)}/${name}`, signal });
   const tls = etcd.spec.etcd.clientUrlTls;
-  if (tls === undefined) throw new Error(`Etcd ${namespace.name}/${name} at ${api.name} has no TLS for clients`);
+  if (tls === undefined)
+    throw new Error(`Etcd ${namespace.name}/${name} at ${api.name} has no TLS for clients`);
   const read = async (secret: string, field: string) => {
     const path = `${namespace.core("secrets")}/${secret}`;
     const { data } = await api.json<KubeObject & { data?: Record<string, string> }>({ path, signal });
@@ -196,7 +199,9 @@ export async function startMember(
         metadata: { annotations: RECONCILE },
         spec: {
           replicas: Math.max(spec.replicas, ordinal + 1),
-          etcd: { additionalAdvertisedURLs: { peerURLs: { overrideDefaultURL: true, members: [...others, own] } } },
+          etcd: {
+            additionalAdvertisedURLs: { peerURLs: { overrideDefaultURL: true, members: [...others, own] } },
+          },
         },
       };
     },

@@ -33,7 +33,6 @@ interface Found {
 export async function handOverExtensions(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<void> {
   for (const { path, kind, object } of await all(from, waits.signal)) {
     const { name } = object.metadata;
-    // A resource that was given back does not follow its old order again, unless it is this side's turn.
     if (!(await isTaken(to, path, name, waits.signal))) {
       const left = await operate(from.api, { path, name }, "migrate", waits);
       await take(to, path, kind, left, waits);
@@ -42,10 +41,13 @@ export async function handOverExtensions(from: ShootSeed, to: ShootSeed, waits: 
   }
 }
 
-/** Whether the other side has it: then this side has let go of it before. */
+/** Whether the other side has it, or has been given all that it needs to take it. */
 async function isTaken(to: ShootSeed, path: string, name: string, signal: AbortSignal): Promise<boolean> {
   const object = await to.api.find<Operated>({ path: `${path}/${name}`, signal });
-  return object !== undefined && object.status?.lastOperation?.type !== "Migrate";
+  const last = object?.status?.lastOperation?.type;
+  return (
+    object?.metadata.annotations?.[OPERATION] === "restore" || (last !== undefined && last !== "Migrate")
+  );
 }
 
 async function take(
@@ -55,7 +57,10 @@ async function take(
   { metadata: { name, labels }, spec, status = {} }: Operated,
   { signal }: Waits,
 ): Promise<void> {
-  const body = { apiVersion: "extensions.gardener.cloud/v1alpha1", kind, metadata: { name, labels }, spec };
+  // Without this its controller would begin at once, and make new infrastructure (constants, wait-for-state).
+  const annotations = { [OPERATION]: "wait-for-state" };
+  const metadata = { name, labels, annotations };
+  const body = { apiVersion: "extensions.gardener.cloud/v1alpha1", kind, metadata, spec };
   try {
     await api.json({ method: "POST", path, body, signal });
   } catch (error) {
@@ -77,18 +82,29 @@ async function take(
     api,
     `${path}/${name}`,
     ({ metadata: { annotations } }) =>
-      annotations?.[OPERATION] === "restore" ? undefined : { metadata: { annotations: { [OPERATION]: "restore" } } },
+      annotations?.[OPERATION] === "restore"
+        ? undefined
+        : { metadata: { annotations: { [OPERATION]: "restore" } } },
     signal,
   );
 }
 
-/** Deletes the resources of a side whose controllers have let go of them: nothing outside the seed is touched. */
+/**
+ * Deletes the resources of a side whose controllers have let go of them: nothing outside the seed is touched.
+ * @throws Error for a resource that a controller still has: its deletion would delete infrastructure.
+ */
 export async function deleteExtensions(seed: ShootSeed, waits: Waits): Promise<void> {
-  for (const { path, object } of (await all(seed, waits.signal)).toReversed()) {
-    const { name } = object.metadata;
-    await operate(seed.api, { path, name }, "migrate", waits);
-    await deleteObject(seed.api, { path, name }, waits);
+  const found = await all(seed, waits.signal);
+  for (const { kind, object } of found) {
+    const { type, state } = object.status?.lastOperation ?? { type: "no operation", state: "" };
+    if (type !== "Migrate" || state !== "Succeeded") {
+      throw new Error(
+        `${kind} ${object.metadata.name} at ${seed.api.name} is not migrated (${type} ${state}): what it stands for would be deleted`,
+      );
+    }
   }
+  for (const { path, object } of found.toReversed())
+    await deleteObject(seed.api, { path, name: object.metadata.name }, waits);
 }
 
 async function all(seed: ShootSeed, signal: AbortSignal): Promise<Found[]> {

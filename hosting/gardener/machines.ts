@@ -39,7 +39,8 @@ export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits)
   for (const [resource, kind] of KINDS) {
     const path = machines(from.namespace.name, resource);
     const [here, there] = [await listed(from, path, waits.signal), await listed(to, path, waits.signal)];
-    for (const object of here) uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
+    for (const object of here)
+      uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
     const names = new Set(here.map(({ metadata }) => metadata.name));
     for (const { metadata } of there)
       if (!names.has(metadata.name)) await deleteObject(to.api, { path, name: metadata.name }, waits, true);
@@ -63,7 +64,10 @@ async function copy(
 ): Promise<string> {
   const { apiVersion: _a, kind: _k, metadata, status, ...content } = object;
   const { name, labels, annotations, finalizers, ownerReferences = [] } = metadata;
-  const owners = ownerReferences.map((owner) => ({ ...owner, uid: uids.get(`${owner.kind}/${owner.name}`) ?? owner.uid }));
+  const owners = ownerReferences.map((owner) => ({
+    ...owner,
+    uid: uids.get(`${owner.kind}/${owner.name}`) ?? owner.uid,
+  }));
   const body = {
     apiVersion: "machine.sapcloud.io/v1alpha1",
     kind,
@@ -75,12 +79,19 @@ async function copy(
   } catch (error) {
     if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
     const same = (found: MachineObject) => JSON.stringify(found.spec) === JSON.stringify(object.spec);
-    await converge<MachineObject>(api, `${path}/${name}`, (found) => (same(found) ? undefined : content), signal);
+    await converge<MachineObject>(
+      api,
+      `${path}/${name}`,
+      (found) => (same(found) ? undefined : content),
+      signal,
+    );
   }
   const made = await api.json<MachineObject>({ path: `${path}/${name}`, signal });
   // Where a Machine's node is, and that it is running, is its status; without it the controller would make another.
   if (status !== undefined && JSON.stringify(made.status) !== JSON.stringify(status))
-    await converge<MachineObject>(api, `${path}/${name}`, () => ({ status }), signal, "/status").catch(ignoreMissing);
+    await converge<MachineObject>(api, `${path}/${name}`, () => ({ status }), signal, "/status").catch(
+      ignoreMissing,
+    );
   return made.metadata.uid!;
 }
 
@@ -104,7 +115,11 @@ async function providerIds(seed: ShootSeed, signal: AbortSignal): Promise<string
 }
 
 /** @returns none where the seed runs no machines at all. */
-async function listed({ api }: ShootSeed, path: string, signal: AbortSignal): Promise<readonly MachineObject[]> {
+async function listed(
+  { api }: ShootSeed,
+  path: string,
+  signal: AbortSignal,
+): Promise<readonly MachineObject[]> {
   try {
     return (await list<MachineObject>(api, { path }, signal)).items;
   } catch (error) {

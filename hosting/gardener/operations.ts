@@ -124,7 +124,9 @@ export async function operate(
     const mine = operation === "reconcile" || last?.type === LAST_OPERATION[operation];
     const idle = object?.metadata.annotations?.[OPERATION] === undefined;
     if (mine && idle && last?.state === "Failed")
-      throw new OperationFailedError(`${api.name}: ${operation} of ${name} failed: ${last.description ?? ""}`);
+      throw new OperationFailedError(
+        `${api.name}: ${operation} of ${name} failed: ${last.description ?? ""}`,
+      );
     return isDone(object, operation);
   };
   const what = `${name} has been asked to ${operation} and did (${api.name})`;

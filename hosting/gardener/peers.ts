@@ -29,7 +29,12 @@ export async function exposeMembers(
     const name = serviceOf(etcd, ordinal);
     if ((await namespace.service(name, signal)) !== undefined) continue;
     try {
-      await namespace.api.json({ method: "POST", path, body: service(name, etcd, podOf(etcd, ordinal)), signal });
+      await namespace.api.json({
+        method: "POST",
+        path,
+        body: service(name, etcd, podOf(etcd, ordinal)),
+        signal,
+      });
     } catch (error) {
       if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
     }
@@ -52,14 +57,19 @@ export async function exposedClientUrls(
 ): Promise<string[]> {
   const hosts: string[] = [];
   for (let ordinal = 0; ordinal < count; ordinal++) {
-    const [ingress] = (await namespace.service(serviceOf(etcd, ordinal), signal))?.status?.loadBalancer?.ingress ?? [];
+    const [ingress] =
+      (await namespace.service(serviceOf(etcd, ordinal), signal))?.status?.loadBalancer?.ingress ?? [];
     const host = ingress?.ip ?? ingress?.hostname;
     if (host !== undefined) hosts.push(`https://${host}:${CLIENT_PORT}`);
   }
   return hosts;
 }
 
-export async function hideMembers({ namespace }: ShootSeed, etcd: string, signal: AbortSignal): Promise<void> {
+export async function hideMembers(
+  { namespace }: ShootSeed,
+  etcd: string,
+  signal: AbortSignal,
+): Promise<void> {
   const path = namespace.core("services");
   const { items } = await list<KubeObject>(namespace.api, { path, labels: { [OF]: etcd } }, signal);
   for (const { metadata } of items) await removeObject(namespace.api, `${path}/${metadata.name}`);
@@ -84,4 +94,3 @@ function service(name: string, etcd: string, pod: string): object {
     },
   };
 }
-

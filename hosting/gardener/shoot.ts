@@ -115,7 +115,8 @@ export class GardenShoot {
     const same = ({ metadata }: Shoot) => {
       const { annotations = {} } = metadata;
       if (annotations[CLAIM] !== move) throw new ClaimedError(this.#what, annotations[CLAIM] ?? "nobody");
-      if (annotations[IGNORE] !== "true") throw new Error(`${this.#what} is not ignored by gardenlets any more`);
+      if (annotations[IGNORE] !== "true")
+        throw new Error(`${this.#what} is not ignored by gardenlets any more`);
     };
     const shoot = await this.#api.json<Shoot>({ path: this.#path, signal });
     same(shoot);
@@ -154,7 +155,9 @@ export class GardenShoot {
         const reason = status === "True" ? "Succeeded" : "Undone";
         const times = { lastTransitionTime: now, lastUpdateTime: now };
         const others = all.filter((known) => known.type !== type);
-        return { status: { liveMigration: { conditions: [...others, { type, status, reason, message, ...times }] } } };
+        return {
+          status: { liveMigration: { conditions: [...others, { type, status, reason, message, ...times }] } },
+        };
       },
       signal,
       "/status",
@@ -171,14 +174,17 @@ export class GardenShoot {
     const holder = shoot.metadata.annotations?.[CLAIM];
     if (holder !== undefined) found.push(`${this.#what} is claimed by the move ${holder}: wait for its end`);
     if (spec.seedName !== seeds.source || status.seedName !== seeds.source)
-      found.push(`${this.#what} is on ${status.seedName} and bound to ${spec.seedName}, not on ${seeds.source}`);
+      found.push(
+        `${this.#what} is on ${status.seedName} and bound to ${spec.seedName}, not on ${seeds.source}`,
+      );
     if (status.technicalID !== namespace)
       found.push(`${this.#what} has the technical id ${status.technicalID}: set namespace to it`);
     if (spec.controlPlane?.highAvailability === undefined)
       found.push(`${this.#what} is not highly available: set spec.controlPlane.highAvailability`);
     if (status.hibernated === true) found.push(`${this.#what} is hibernated: wake it up`);
     const { type, state } = status.lastOperation ?? { type: "no operation", state: "" };
-    if (state !== "Succeeded") found.push(`${this.#what}: its last operation is ${type} ${state}: wait for its success`);
+    if (state !== "Succeeded")
+      found.push(`${this.#what}: its last operation is ${type} ${state}: wait for its success`);
     for (const [what, rotation] of Object.entries(status.credentials?.rotation ?? {})) {
       if (rotation?.phase !== undefined && rotation.phase !== "Completed")
         found.push(`${this.#what}: the rotation of ${what} is in phase ${rotation.phase}: complete it`);
@@ -206,7 +212,9 @@ export class GardenShoot {
     const same = (what: string, of: (seed: GardenerSeed) => string | undefined) => {
       const [here, there] = [of(source), of(destination)];
       if (here !== there || here === undefined)
-        found.push(`${what} of the seeds differ: ${seeds.source} has ${here}, ${seeds.destination} has ${there}`);
+        found.push(
+          `${what} of the seeds differ: ${seeds.source} has ${here}, ${seeds.destination} has ${there}`,
+        );
     };
     same("the providers", ({ spec }) => spec.provider.type);
     same("the gardenlets", ({ status }) => status?.gardener?.version);
@@ -231,7 +239,9 @@ async function heedsIgnore(seed: ApiServer, signal: AbortSignal): Promise<boolea
     .filter(({ metadata }) => metadata.name.startsWith("gardenlet-configmap"))
     .map(({ data }) => data?.["config.yaml"] ?? "");
   const heeds = (text: string) => {
-    const config = parse(text) as { controllers?: { shoot?: { respectSyncPeriodOverwrite?: boolean } } } | null;
+    const config = parse(text) as {
+      controllers?: { shoot?: { respectSyncPeriodOverwrite?: boolean } };
+    } | null;
     return config?.controllers?.shoot?.respectSyncPeriodOverwrite === true;
   };
   return texts.length > 0 && texts.every(heeds);

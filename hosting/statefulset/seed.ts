@@ -1,3 +1,4 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { awaitObject, awaitObjects, merge } from "../../kubernetes/objects.ts";
 import type { KubeObject, WaitOptions } from "../../kubernetes/objects.ts";
@@ -81,16 +82,23 @@ export class SeedNamespace {
     replicas: number,
     signal: AbortSignal,
   ): Promise<Workload | undefined> {
-    const workload = await this.workload(kind, name, signal);
-    if (workload === undefined || workload.spec.replicas === replicas) return workload;
-    const before = workload.spec.replicas ?? 1;
-    return await merge<Workload>(this.api, `${this.workloads(kind)}/${name}`, {
-      metadata: {
-        resourceVersion: workload.metadata.resourceVersion,
-        ...(replicas === 0 && before > 0 && { annotations: { [REPLICAS]: String(before) } }),
-      },
-      spec: { replicas },
-    });
+    for (;;) {
+      const workload = await this.workload(kind, name, signal);
+      if (workload === undefined || workload.spec.replicas === replicas) return workload;
+      const before = workload.spec.replicas ?? 1;
+      try {
+        return await merge<Workload>(this.api, `${this.workloads(kind)}/${name}`, {
+          metadata: {
+            resourceVersion: workload.metadata.resourceVersion,
+            ...(replicas === 0 && before > 0 && { annotations: { [REPLICAS]: String(before) } }),
+          },
+          spec: { replicas },
+        });
+      } catch (error) {
+        // Its controller writes the status at any time.
+        if (!(error instanceof ApiError && error.reason === "Conflict")) throw error;
+      }
+    }
   }
 
   /** Scales to the number of replicas that it had before, and waits until all are ready. Nothing where there is none. */

@@ -1,24 +1,14 @@
-import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { EtcdCluster } from "../../etcd/membership/cluster.ts";
 import type { Located } from "../../etcd/membership/cluster.ts";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import { GaveUpError, MembershipError } from "../../etcd/membership/errors.ts";
-import { compareHashes, proveEqualHashes } from "../../etcd/membership/hashes.ts";
-import { EtcdMember, readTls } from "../../etcd/membership/member.ts";
-import {
-  addLearner,
-  moveLeader,
-  promote,
-  removeMember,
-  updatePeerUrls,
-} from "../../etcd/membership/operations.ts";
-import type { Step } from "../../etcd/membership/plan.ts";
-import { permitStep, surveyMembers } from "../../etcd/membership/survey.ts";
+import { compareHashes } from "../../etcd/membership/hashes.ts";
+import { readTls } from "../../etcd/membership/member.ts";
+import { addLearner, moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
+import { surveyMembers } from "../../etcd/membership/survey.ts";
 import { awaitInSync, syncState } from "../../etcd/membership/sync.ts";
-import type { Member } from "../../etcd/membership/types.ts";
-import type { ClusterMember } from "../../testbed/etcd-cluster.ts";
-import { AccountingWriter, LIMIT, startCluster, startMutingProxy, within } from "./membership-fixture.ts";
+import { LIMIT, startCluster, startMutingProxy, within } from "./membership-fixture.ts";
 import type { Bed } from "./membership-fixture.ts";
 
 let bed: Bed;
@@ -31,43 +21,16 @@ afterAll(async () => await bed.stop());
 
 // Each test finds the source's three voters well and in sync, and no learner.
 beforeEach(async () => {
-  for (const id of await learners()) await removeMember(bed.cluster, id, within(10_000));
-  await vi.waitFor(async () => {
-    const { members } = await surveyMembers(bed.cluster, siteOf, LIMIT);
-    expect(members.map(({ inSync }) => inSync)).toEqual([true, true, true]);
+  for (const id of await bed.learners()) await removeMember(bed.cluster, id, within(10_000));
+  await vi.waitUntil(async () => {
+    const { members } = await surveyMembers(bed.cluster, bed.siteOf, LIMIT);
+    return members.length === 3 && members.every(({ inSync }) => inSync);
   }, 30_000);
 });
 
-const siteOf = ({ peerUrls }: Member) =>
-  bed.source.some(({ peerUrl }) => peerUrls.includes(peerUrl))
-    ? ("source" as const)
-    : ("destination" as const);
-
-function permit(step: Step) {
-  return permitStep(bed.cluster, { siteOf, step, limit: LIMIT, hashesEqual: true });
-}
-
-/** Learners as the member list has them. */
-async function learners(): Promise<string[]> {
-  const { members } = await listMembers(bed.cluster);
-  return members.filter(({ learner }) => learner).map(({ id }) => id);
-}
-
-async function memberOf(id: string): Promise<ClusterMember> {
-  const all = [...bed.source, ...bed.destination];
-  const { member } = await bed.cluster.find(id);
-  const found = all.find(({ endpoint }) => endpoint === member.endpoint);
-  if (found === undefined) throw new Error(`${member.endpoint} is none of the bed's`);
-  return found;
-}
-
-async function leader(): Promise<ClusterMember> {
-  return await memberOf((await bed.cluster.leader()).status.id);
-}
-
 /** A cluster whose leader hears everything and, once it has been asked who leads, answers nothing any more. */
 async function mutedLeader() {
-  const lead = await leader();
+  const lead = await bed.leader();
   const proxy = await startMutingProxy(lead.endpoint);
   class MutedLeader extends EtcdCluster {
     override async leader(signal?: AbortSignal): Promise<Located> {
@@ -102,7 +65,7 @@ describe("calls whose outcome is not told", () => {
     // It came back through the deadline of the call, not through its answer.
     expect(performance.now() - begun).toBeGreaterThan(1_400);
     await muted.stop();
-    expect(await learners()).toEqual([id]);
+    expect(await bed.learners()).toEqual([id]);
     expect(await addLearner(bed.cluster, d0!.peerUrl, within(5_000))).toBe(id);
   });
 
@@ -111,11 +74,14 @@ describe("calls whose outcome is not told", () => {
     const id = await bed.join(d0!);
     await awaitInSync(bed.cluster, id, LIMIT, within(30_000));
     const promoting = await mutedLeader();
-    await promote(promoting.cluster, id, { ...within(30_000), permit: permit({ kind: "promote", id }) });
+    await promote(promoting.cluster, id, { ...within(30_000), permit: bed.permit({ kind: "promote", id }) });
     await promoting.stop();
-    expect(await learners()).toEqual([]);
+    expect(await bed.learners()).toEqual([]);
     const removing = await mutedLeader();
-    await removeMember(removing.cluster, id, { ...within(30_000), permit: permit({ kind: "remove", id }) });
+    await removeMember(removing.cluster, id, {
+      ...within(30_000),
+      permit: bed.permit({ kind: "remove", id }),
+    });
     await removing.stop();
     const { members } = await listMembers(bed.cluster);
     expect(members.map(({ id: each }) => each)).not.toContain(id);
@@ -137,7 +103,7 @@ describe("calls whose outcome is not told", () => {
       expect(["answered", "ambiguous", "unreachable", "peer-url-exists", "member-exists"]).toContain(outcome);
     }
     const id = await addLearner(bed.cluster, d1!.peerUrl, within(30_000));
-    expect(await learners()).toEqual([id]);
+    expect(await bed.learners()).toEqual([id]);
     await removeMember(bed.cluster, id, within(10_000));
     await removeMember(bed.cluster, id, within(10_000));
   });
@@ -158,20 +124,20 @@ describe("members that are down", () => {
     await down.server!.kill();
     const refused = addLearner(bed.cluster, d2!.peerUrl, {
       ...within(4_000),
-      permit: permit({ kind: "add-learner" }),
+      permit: bed.permit({ kind: "add-learner" }),
     });
     await expect(refused).rejects.toThrow(GaveUpError);
     await expect(refused).rejects.toThrow(/the voter \w+ is not healthy/);
     // etcd itself refuses as well.
     await expect(addLearner(bed.cluster, d2!.peerUrl, within(3_000))).rejects.toThrow(/unhealthy cluster/);
-    expect(await learners()).toEqual([]);
+    expect(await bed.learners()).toEqual([]);
     const waiting = addLearner(bed.cluster, d2!.peerUrl, {
       ...within(60_000),
-      permit: permit({ kind: "add-learner" }),
+      permit: bed.permit({ kind: "add-learner" }),
     });
     await down.server!.start();
     const id = await waiting;
-    expect(await learners()).toEqual([id]);
+    expect(await bed.learners()).toEqual([id]);
   }, 90_000);
 
   test("etcd promotes a learner that has died; the plan does not, and removes it when it is a voter", async () => {
@@ -180,13 +146,13 @@ describe("members that are down", () => {
     await awaitInSync(bed.cluster, id, LIMIT, within(30_000));
     await d2!.server!.kill();
     const step = { kind: "promote", id } as const;
-    const refused = promote(bed.cluster, id, { ...within(3_000), permit: permit(step) });
+    const refused = promote(bed.cluster, id, { ...within(3_000), permit: bed.permit(step) });
     await expect(refused).rejects.toThrow(`${id} is not healthy`);
     await expect(syncState(bed.cluster, id)).rejects.toMatchObject({ failure: "unreachable" });
-    expect(await learners()).toEqual([id]);
+    expect(await bed.learners()).toEqual([id]);
     await (await bed.cluster.leader()).member.memberPromote(id);
-    expect(await learners()).toEqual([]);
-    await removeMember(bed.cluster, id, { ...within(10_000), permit: permit({ kind: "remove", id }) });
+    expect(await bed.learners()).toEqual([]);
+    await removeMember(bed.cluster, id, { ...within(10_000), permit: bed.permit({ kind: "remove", id }) });
   });
 
   test("a step that is wrong however healthy the members are is refused at once", async () => {
@@ -194,7 +160,7 @@ describe("members that are down", () => {
     const step = { kind: "remove", id } as const;
     const begun = performance.now();
     await expect(
-      removeMember(bed.cluster, id, { ...within(30_000), permit: permit(step) }),
+      removeMember(bed.cluster, id, { ...within(30_000), permit: bed.permit(step) }),
     ).rejects.toMatchObject({
       refusal: "endangers-quorum",
     });
@@ -202,14 +168,14 @@ describe("members that are down", () => {
   });
 
   test("a frozen voter leaves hashes incomparable and the survey unhealthy", async () => {
-    const lead = await leader();
+    const lead = await bed.leader();
     const frozen = bed.source.find((member) => member !== lead)!;
     const id = await bed.idOf(frozen);
     frozen.server!.signal("SIGSTOP");
     try {
       // The process stops a little later than it is told to.
       await vi.waitFor(async () => {
-        const { members } = await surveyMembers(bed.cluster, siteOf, LIMIT);
+        const { members } = await surveyMembers(bed.cluster, bed.siteOf, LIMIT);
         expect(members.filter(({ healthy }) => !healthy).map((member) => member.id)).toEqual([id]);
       }, 20_000);
       const { revision } = (await bed.cluster.leader()).status;
@@ -221,83 +187,5 @@ describe("members that are down", () => {
     } finally {
       frozen.server!.signal("SIGCONT");
     }
-  });
-});
-
-describe("hashes", () => {
-  test("compaction makes a revision incomparable, and the next attempt takes a newer one", async () => {
-    const store = bed.store(bed.source);
-    const writer = new AccountingWriter(store);
-    const old = await store.head();
-    while ((await store.head()) < old + 20n) await pause(20);
-    await store.compact(old + 10n);
-    expect(await compareHashes(bed.cluster, old)).toMatchObject({ outcome: "incomparable", newer: true });
-    const future = (await store.head()) + 1_000_000n;
-    expect(await compareHashes(bed.cluster, future)).toMatchObject({ outcome: "incomparable", newer: false });
-    let compacting = true;
-    const compactions = (async () => {
-      while (compacting) await store.compact(await store.head()).catch(() => undefined);
-    })();
-    const proof = await proveEqualHashes(bed.cluster, within(60_000));
-    compacting = false;
-    await compactions;
-    expect(proof.members).toHaveLength(3);
-    await writer.stop();
-    expect(writer.failures).toEqual([]);
-    store.close();
-  });
-});
-
-describe("peer URLs", () => {
-  test("are changed live and back, twice each, without a failed write", async () => {
-    const store = bed.store(bed.source);
-    const writer = new AccountingWriter(store);
-    const follower = bed.source.find((member) => member.name === "s2")!;
-    const id = await bed.idOf(follower);
-    const exposed = await startMutingProxy(follower.peerUrl);
-    for (const url of [exposed.endpoint, follower.peerUrl]) {
-      await updatePeerUrls(bed.cluster, id, [url], within(10_000));
-      await updatePeerUrls(bed.cluster, id, [url], within(10_000));
-      const { members } = await listMembers(bed.cluster);
-      expect(members.find((member) => member.id === id)?.peerUrls).toEqual([url]);
-      await awaitInSync(bed.cluster, id, LIMIT, within(20_000));
-    }
-    await expect(
-      updatePeerUrls(bed.cluster, id, [bed.source[0]!.peerUrl], within(10_000)),
-    ).rejects.toMatchObject({ refusal: "peer-url-taken" });
-    await writer.stop();
-    await exposed.stop();
-    expect(await writer.lost()).toEqual([]);
-    expect(writer.failures).toEqual([]);
-    store.close();
-  });
-});
-
-describe("what ends a step early", () => {
-  test("its signal, with the signal's reason", async () => {
-    const abort = new AbortController();
-    const learner = addLearner(bed.cluster, "https://127.0.0.18:2380", {
-      signal: abort.signal,
-      deadlineMs: 60_000,
-      async permit() {
-        abort.abort(new Error("asked to stop"));
-        throw new MembershipError("etcd-main", "add-learner", "unhealthy", "not yet");
-      },
-    });
-    await expect(learner).rejects.toThrow("asked to stop");
-    expect(await learners()).toEqual([]);
-  });
-
-  test("an answer from another cluster", async () => {
-    const [endpoint] = bed.source.map((member) => member.endpoint);
-    using stranger = new EtcdMember({ endpoint: endpoint!, tls: readTls(bed.bed.tls), clusterId: "1" });
-    await expect(stranger.status()).rejects.toMatchObject({ failure: "foreign-cluster" });
-  });
-
-  test("no endpoint that answers", async () => {
-    using nobody = new EtcdCluster({ name: "nobody", endpoints: ["http://127.0.0.1:1"] });
-    await expect(listMembers(nobody)).rejects.toMatchObject({ failure: "unreachable" });
-    const gaveUp = promote(nobody, "1", within(1_000));
-    await expect(gaveUp).rejects.toThrow(/nobody: promote 1 was not done in 1000 ms/);
   });
 });

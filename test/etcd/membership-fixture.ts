@@ -8,7 +8,9 @@ import { EtcdCluster } from "../../etcd/membership/cluster.ts";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import { readTls } from "../../etcd/membership/member.ts";
 import { addLearner } from "../../etcd/membership/operations.ts";
-import type { MemberId, Wait } from "../../etcd/membership/types.ts";
+import type { Site, Step } from "../../etcd/membership/plan.ts";
+import { permitStep } from "../../etcd/membership/survey.ts";
+import type { Member, MemberId, Wait } from "../../etcd/membership/types.ts";
 import { prefixRange } from "../../etcd/keys.ts";
 import { Store, put } from "../../etcd/store.ts";
 import { EtcdClusterBed } from "../../testbed/etcd-cluster.ts";
@@ -35,6 +37,8 @@ export async function startCluster() {
       ...options,
     });
   const cluster = open([...source, ...destination]);
+  const siteOf = ({ peerUrls }: Member): Site =>
+    source.some(({ peerUrl }) => peerUrls.includes(peerUrl)) ? "source" : "destination";
   return {
     bed,
     source,
@@ -50,6 +54,20 @@ export async function startCluster() {
       const found = members.find(({ peerUrls }) => peerUrls.includes(member.peerUrl));
       if (found === undefined) throw new Error(`${member.name} is not a member`);
       return found.id;
+    },
+    siteOf,
+    /** Judges a step on this cluster, with the data proven equal. */
+    permit: (step: Step) => permitStep(cluster, { siteOf, step, limit: LIMIT, hashesEqual: true }),
+    /** Ids of the learners in the member list. */
+    async learners(): Promise<MemberId[]> {
+      const { members } = await listMembers(cluster);
+      return members.filter(({ learner }) => learner).map(({ id }) => id);
+    },
+    async leader(): Promise<ClusterMember> {
+      const { endpoint } = (await cluster.leader()).member;
+      const found = [...source, ...destination].find((member) => member.endpoint === endpoint);
+      if (found === undefined) throw new Error(`${endpoint} is none of the bed's`);
+      return found;
     },
     /** Adds a member as a learner and starts it. */
     async join(member: ClusterMember): Promise<MemberId> {

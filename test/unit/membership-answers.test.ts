@@ -6,6 +6,13 @@ import { whyNotInSync } from "../../etcd/membership/sync.ts";
 import type { SyncState } from "../../etcd/membership/sync.ts";
 import { idFromWire, idToWire } from "../../etcd/membership/types.ts";
 
+const hash = (id: string, value: number, compactRevision = 5n) => ({
+  id,
+  endpoint: `https://${id}`,
+  hash: value,
+  compactRevision,
+});
+
 describe("failureOf", () => {
   const { FAILED_PRECONDITION, UNAVAILABLE, UNKNOWN, DEADLINE_EXCEEDED, CANCELLED } = status;
 
@@ -43,13 +50,6 @@ describe("failureOf", () => {
 });
 
 describe("judgeHashes", () => {
-  const hash = (id: string, value: number, compactRevision = 5n) => ({
-    id,
-    endpoint: `https://${id}`,
-    hash: value,
-    compactRevision,
-  });
-
   test("equal", () => {
     expect(judgeHashes(9n, [hash("a", 1), hash("b", 1)])).toEqual({
       outcome: "equal",

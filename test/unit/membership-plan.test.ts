@@ -1,18 +1,15 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { afterStep, judgeStep, quorumOf } from "../../etcd/membership/plan.ts";
-import type { Evidence, PlannedMember, Site, Step } from "../../etcd/membership/plan.ts";
+import type { PlannedMember, Step } from "../../etcd/membership/plan.ts";
+import { learner, member, proven, voters } from "./membership-world.ts";
 
-const proven: Evidence = { hashesEqual: true, alarms: [] };
+const five = voters("s0", "s1", "s2", "d0", "d1");
 
-function member(id: string, change: Partial<PlannedMember> = {}): PlannedMember {
-  const site: Site = id.startsWith("s") ? "source" : "destination";
-  const well = { started: true, healthy: true, inSync: true, leader: false };
-  return { id, site, learner: false, ...well, ...change };
-}
+/** Voters that are down. */
+const lost = (...ids: string[]) => ids.map((id) => member(id, { healthy: false }));
 
-const voters = (...ids: string[]) => ids.map((id) => member(id));
-const learner = (id: string) => member(id, { learner: true });
+/** The five with one of them down. */
+const down = (id: string) => [...five.filter((each) => each.id !== id), ...lost(id)];
 
 function refusals(members: readonly PlannedMember[], step: Step, evidence = proven): readonly string[] {
   return judgeStep(members, step, evidence).refusals;
@@ -39,7 +36,6 @@ describe("quorumOf", () => {
 });
 
 describe("judgeStep", () => {
-  const five = voters("s0", "s1", "s2", "d0", "d1");
   const six = voters("s0", "s1", "s2", "d0", "d1", "d2");
 
   test("allows the whole move, and each undo before its point of no return", () => {
@@ -82,7 +78,6 @@ describe("judgeStep", () => {
   });
 
   test("no change goes on with a voter down, but taking out the one that is down", () => {
-    const down = (id: string) => five.map((each) => (each.id === id ? member(id, { healthy: false }) : each));
     expect(refusals(down("s1"), { kind: "add-learner" })).toEqual(["the voter s1 is not healthy"]);
     expect(refusals([...down("s1"), learner("d2")], { kind: "promote-to-even", id: "d2" })).toContain(
       "the voter s1 is not healthy",
@@ -119,7 +114,6 @@ describe("judgeStep", () => {
   });
 
   test("a lost source is removed from a cluster that is complete at the destination", () => {
-    const lost = (...names: string[]) => names.map((id) => member(id, { healthy: false }));
     const whole = voters("d0", "d1", "d2");
     expect(refusals([...lost("s1", "s2"), ...whole], { kind: "remove", id: "s1" })).toEqual([]);
     expect(refusals([...lost("s2"), ...whole], { kind: "remove", id: "s2" })).toEqual([]);
@@ -132,208 +126,5 @@ describe("judgeStep", () => {
     );
     expect(refusals(voters("d0", "d1", "d2"), { kind: "remove", id: "d0" })).not.toEqual([]);
     expect(refusals([...voters("s0"), learner("d0")], { kind: "promote", id: "d0" })).not.toEqual([]);
-  });
-});
-
-/** What happens to a call after it was allowed. */
-type Fate = "acknowledged" | "landed, then timed out" | "lost" | "late";
-
-type Event =
-  | {
-      readonly type: "step";
-      readonly step: Step | "forward" | "back";
-      readonly fate: Fate;
-      readonly unseen: string | undefined;
-    }
-  | { readonly type: "down" | "up"; readonly id: string }
-  | { readonly type: "the late call lands" };
-
-const idArbitrary = fc.constantFrom("s0", "s1", "s2", "d0", "d1", "d2", "d3");
-/** A move that has come to any point. */
-const startArbitrary = fc.constantFrom(
-  voters("s0", "s1", "s2"),
-  voters("s0", "s1", "s2", "d0"),
-  [...voters("s0", "s1", "s2", "d0", "d1"), learner("d2")],
-  voters("s0", "s1", "s2", "d0", "d1", "d2"),
-  voters("s1", "s2", "d0", "d1", "d2"),
-  voters("s2", "d0", "d1", "d2"),
-);
-const stepArbitrary: fc.Arbitrary<Step> = fc.oneof(
-  fc.constant({ kind: "add-learner" } as const),
-  fc.record({
-    kind: fc.constantFrom("promote", "promote-to-even", "remove"),
-    id: idArbitrary,
-  }) as fc.Arbitrary<Step>,
-);
-const eventArbitrary: fc.Arbitrary<Event> = fc.oneof(
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      type: fc.constant("step" as const),
-      step: fc.oneof(
-        { weight: 10, arbitrary: fc.constant("forward" as const) },
-        { weight: 1, arbitrary: fc.constant("back" as const) },
-        { weight: 2, arbitrary: stepArbitrary },
-      ),
-      fate: fc.constantFrom<Fate[]>("acknowledged", "landed, then timed out", "lost", "late"),
-      unseen: fc.option(idArbitrary, { nil: undefined, freq: 8 }),
-    }),
-  },
-  { weight: 1, arbitrary: fc.record({ type: fc.constant("down" as const), id: idArbitrary }) },
-  { weight: 6, arbitrary: fc.record({ type: fc.constant("up" as const), id: idArbitrary }) },
-  { weight: 1, arbitrary: fc.constant({ type: "the late call lands" } as const) },
-);
-
-/** A cluster as etcd keeps it, with a call that may still be on its way. */
-class World {
-  members: readonly PlannedMember[];
-  readonly history: string[] = [];
-  /** Voters at the source and the destination before and after each change, e.g. `3+2 3+3`. */
-  readonly changes = new Set<string>();
-  readonly #down = new Set<string>();
-  #joined = 3;
-  #late: { readonly step: Step; unseen: number } | undefined;
-
-  get #shape(): string {
-    const count = (site: Site) => this.members.filter((each) => !each.learner && each.site === site).length;
-    return `${count("source")}+${count("destination")}`;
-  }
-
-  constructor(members: readonly PlannedMember[]) {
-    this.members = members;
-  }
-
-  run(event: Event): void {
-    if (event.type === "step") this.#try(event);
-    else if (event.type === "the late call lands") this.#landLate();
-    else this.#setDown(event.id, event.type === "down");
-  }
-
-  #setDown(id: string, down: boolean): void {
-    if (down === this.#down.has(id)) return;
-    if (this.#late) this.#late.unseen += 1;
-    if (down) this.#down.add(id);
-    else this.#down.delete(id);
-    this.members = this.members.map((each) => ({ ...each, healthy: !this.#down.has(each.id) }));
-  }
-
-  /** One attempt: a look, a judgement, perhaps a failure that nobody has seen, and the call. */
-  #try({ step: wanted, fate, unseen }: Event & { type: "step" }): void {
-    const step = wanted === "forward" ? this.#forward() : wanted === "back" ? this.#back() : wanted;
-    if (judgeStep(this.members, step, proven).refusals.length > 0) return;
-    if (unseen !== undefined) this.#setDown(unseen, true);
-    // Raft takes no second change while one is on its way (raft.go, `pendingConfIndex`): it drops the proposal.
-    if (fate === "lost" || this.#late) return;
-    if (fate === "late") this.#late = { step, unseen: unseen === undefined ? 0 : 1 };
-    else this.#land(step);
-    // Whoever was not told tries again: etcd is sent the same call twice.
-    if (fate === "landed, then timed out") this.#land(step);
-  }
-
-  /** What lands late was allowed on another look: one member may have failed or come back since, not two. */
-  #landLate(): void {
-    const call = this.#late;
-    this.#late = undefined;
-    if (call && call.unseen <= 1) this.#land(call.step);
-  }
-
-  /** etcd's own rules, as it applies a change: one learner, ids are never used again. */
-  #land(step: Step): void {
-    const before = quorumOf(this.members);
-    const shape = this.#shape;
-    if (step.kind === "add-learner") this.#addLearner();
-    else this.members = afterStep(this.members, step);
-    const after = quorumOf(this.members);
-    this.changes.add(`${shape} ${this.#shape}`);
-    this.history.push(
-      `${JSON.stringify(step)} ${before.healthy}/${before.voters} → ${after.healthy}/${after.voters}`,
-    );
-    if (before.spare < 0) return;
-    expect(after.spare, this.history.join("\n")).toBeGreaterThanOrEqual(0);
-    expect(this.members.filter((each) => each.learner).length).toBeLessThanOrEqual(1);
-  }
-
-  /** The next step of a move. */
-  #forward(): Step {
-    const candidate = this.members.find((each) => each.learner);
-    if (candidate)
-      return { kind: this.members.length === 6 ? "promote-to-even" : "promote", id: candidate.id };
-    const source = this.members.find(({ site }) => site === "source");
-    const joined = this.members.filter(({ site }) => site === "destination").length;
-    return joined === 3 && source ? { kind: "remove", id: source.id } : { kind: "add-learner" };
-  }
-
-  /** The next step of its undo. */
-  #back(): Step {
-    return { kind: "remove", id: this.members.findLast(({ site }) => site === "destination")?.id ?? "none" };
-  }
-
-  #addLearner(): void {
-    const id = `d${this.#joined}`;
-    if (this.members.some((each) => each.learner)) return;
-    this.#joined += 1;
-    this.members = [...this.members, { ...learner(id), healthy: !this.#down.has(id) }];
-  }
-}
-
-describe("whatever happens", () => {
-  test("no step that is allowed takes the quorum away", () => {
-    const landed = new Set<string>();
-    fc.assert(
-      fc.property(
-        startArbitrary,
-        fc.array(eventArbitrary, { maxLength: 40, size: "max" }),
-        (start, events) => {
-          const world = new World(start);
-          for (const event of events) world.run(event);
-          for (const change of world.changes) landed.add(change);
-        },
-      ),
-      { numRuns: 5_000 },
-    );
-    // The property would hold of a planner that refuses everything: each step of the way must have been made.
-    const way = ["3+0 3+1", "3+1 3+2", "3+2 3+3", "3+3 2+3", "2+3 1+3", "1+3 0+3", "3+3 3+2", "3+1 3+0"];
-    expect([...landed]).toEqual(expect.arrayContaining(way));
-  });
-
-  const membersArbitrary = fc
-    .uniqueArray(idArbitrary, { minLength: 1 })
-    .chain((chosen) =>
-      fc.tuple(
-        ...chosen.map((id) =>
-          fc
-            .record({ learner: fc.boolean(), healthy: fc.boolean(), leader: fc.constant(false) })
-            .map((change) => member(id, change)),
-        ),
-      ),
-    );
-
-  test("a cut between the sites leaves one of them working after every step but the even one", () => {
-    fc.assert(
-      fc.property(membersArbitrary, stepArbitrary, (members, step) => {
-        const { refusals: found, before, after } = judgeStep(members, step, proven);
-        const changed = before.voters !== after.voters;
-        if (found.length > 0 || !changed || step.kind === "promote-to-even") return;
-        expect(after.survivors).not.toEqual([]);
-      }),
-      { numRuns: 2_000 },
-    );
-  });
-
-  test("etcd's own check refuses nothing that is allowed here", () => {
-    fc.assert(
-      fc.property(membersArbitrary, stepArbitrary, (members, step) => {
-        const { refusals: found, before, after } = judgeStep(members, step, proven);
-        if (found.length > 0 || before.voters === after.voters) return;
-        // server/etcdserver/server.go, mayRemoveMember; a member that is down may go at any time.
-        const target = step.kind === "remove" ? members.find(({ id }) => id === step.id) : undefined;
-        const active = target?.healthy === true;
-        if (active)
-          expect(before.healthy - 1).toBeGreaterThanOrEqual(1 + Math.floor((before.voters - 1) / 2));
-        // membership/cluster.go, IsReadyToPromoteMember.
-        if (step.kind !== "remove") expect(after.healthy).toBeGreaterThanOrEqual(after.needed);
-      }),
-      { numRuns: 2_000 },
-    );
   });
 });

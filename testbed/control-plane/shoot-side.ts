@@ -17,8 +17,8 @@ export const echoPath = `/api/v1/namespaces/${systemNamespace}/pods/http:${echoP
 
 /** Puts the VPN clients and the pod behind them into the moved cluster. Its node need not be there yet. */
 export async function installShootSide(api: ApiServer, pki: ControlPlanePki): Promise<void> {
-  // The namespace comes a moment after the API server, and the Service's rules after its endpoints.
-  await awaitAnswer(api, `/api/v1/namespaces/${systemNamespace}`);
+  // A pod needs it, and it is made by the controllers, which come after the API server.
+  await awaitAnswer(api, `/api/v1/namespaces/${systemNamespace}/serviceaccounts/default`);
   await applyAll(api, [secret(vpnClientMetadata, pki.vpnShoot), vpnClientConfig()]);
   await applyAll(api, [vpnClientDeployment(), echoPod()]);
 }

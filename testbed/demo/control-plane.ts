@@ -23,7 +23,8 @@ import { Steps } from "./steps.ts";
 import { startWorker } from "./worker.ts";
 
 const pingedPod = { namespace: systemNamespace, pod: "echo", port: 8080 };
-const soakMs = 10_000;
+/** Shorter than one would choose in production, where nobody watches. */
+const pace = { soakMs: 10_000, drainMs: 10_000 };
 
 /**
  * Brings two seeds, DNS, a VPN, Temporal and a worker up, with a control plane
@@ -87,7 +88,7 @@ async function moveAndJudge(scene: Scene): Promise<ControlPlaneDemoReport> {
     connection: ["--config", testbed.configFile],
     by: operator(),
   };
-  const input = JSON.stringify({ soakMs });
+  const input = JSON.stringify(pace);
   const checked = inputFrom("controlPlaneMigration", { controlPlane, to: "seed-b", input });
   const { workflowId } = await startMove(client, { checked, hints });
   const { uiUrl, namespace } = testbed.temporal;

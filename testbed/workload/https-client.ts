@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request } from "node:https";
+import type { Socket } from "node:net";
 import type { Agent } from "node:https";
 import { createInterface } from "node:readline";
 import { setImmediate as turn } from "node:timers/promises";
@@ -75,15 +76,29 @@ export class HttpsClient implements ApiServer {
   }
 
   #attempt(sent: Sent, signal: AbortSignal): Attempt {
-    const { agent, origin } = this.#options;
+    const { agent, origin, isLikeGo } = this.#options;
     const { body, headers } = encode(sent);
     const call = request(new URL(sent.path, origin), { agent, method: sent.method, signal, headers });
     const { promise: response, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    if (isLikeGo === true) call.once("socket", dropWhenEnded);
     call.on("response", resolve);
     call.on("error", reject);
     call.end(body);
     return { call, response };
   }
+}
+
+/**
+ * A connection that the server has closed leaves the agent only after its own side is closed too, which takes a while
+ * with TLS; until then the agent would give it to requests that cannot be answered.
+ */
+function dropWhenEnded(socket: Socket): void {
+  if (socket.listeners("end").includes(destroyEnded)) return;
+  socket.on("end", destroyEnded);
+}
+
+function destroyEnded(this: Socket): void {
+  this.destroy();
 }
 
 /** Whether a connection that stood has broken: not refused, not timed out. */

@@ -84,6 +84,11 @@ export class Ledger {
     return (acknowledged ?? deletes[0])?.number;
   }
 
+  /** The last acknowledged delete of a key that was sent before a point in time. */
+  lastDeleteBefore(key: string, time: number): number | undefined {
+    return this.acknowledged(key).findLast(({ kind, at }) => kind === "delete" && at < time)?.number;
+  }
+
   /** Number of the last acknowledged write of a key; 0 when there is none. */
   lastAcknowledged(key: string): number {
     return this.#last(key)?.number ?? 0;

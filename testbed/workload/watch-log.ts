@@ -34,14 +34,18 @@ export interface Comparison {
   readonly skipped: number;
 }
 
+/** What began a stream in place of the one before. */
+interface List {
+  readonly stream: number;
+  readonly keys: ReadonlySet<string>;
+}
+
 interface Sighting {
   readonly kind: "put" | "delete";
   /** Of the put seen, or of the put that the deleted object carried. */
   readonly number: number;
   /** Index of the stream it came by. */
   readonly stream: number;
-  /** Seen in a list that took the place of a stream. */
-  readonly isListed: boolean;
 }
 
 /**
@@ -54,6 +58,7 @@ export class WatchLog {
   readonly #sightings = new Map<string, Sighting[]>();
   readonly #newest = new Map<string, bigint>();
   readonly #openedAt: number[] = [];
+  readonly #lists: List[] = [];
   events = 0;
   relists = 0;
 
@@ -83,14 +88,8 @@ export class WatchLog {
   /** A list in place of a stream that the server would not resume: what is not in it was deleted. */
   relisted(objects: readonly Seen[]): void {
     this.relists += 1;
-    const listed = new Set(objects.map(({ key }) => key));
-    for (const [key, sightings] of this.#sightings) {
-      const last = sightings.at(-1);
-      if (last?.kind === "put" && !listed.has(key)) {
-        sightings.push({ kind: "delete", number: last.number, stream: this.#stream, isListed: true });
-      }
-    }
-    for (const object of objects) this.#see("put", object, true);
+    this.#lists.push({ stream: this.#stream, keys: new Set(objects.map(({ key }) => key)) });
+    for (const object of objects) this.#see("put", object);
   }
 
   /** Keys whose last acknowledged write the watcher has not seen, nor a later one. */
@@ -120,25 +119,43 @@ export class WatchLog {
   #isExcused(write: Write, seen: readonly Sighting[]): boolean {
     const after = seen.find(({ number }) => number > write.number);
     if (after === undefined) return false;
-    if (this.#excuse === "relist" && !after.isListed) return false;
     const before = seen.find(({ number }) => number < write.number && number === nearest(write, seen));
     const streamBefore = before?.stream ?? 0;
-    return streamBefore < after.stream && write.at < (this.#openedAt[after.stream] ?? 0);
+    if (this.#excuse === "break") {
+      return streamBefore < after.stream && write.at < (this.#openedAt[after.stream] ?? 0);
+    }
+    return this.#lists.some(
+      ({ stream }) =>
+        streamBefore < stream && stream <= after.stream && write.at < (this.#openedAt[stream] ?? 0),
+    );
   }
 
   /** The sightings of a key as numbers of writes, deletes included, in the order in which they were seen. */
   #numbers(ledger: Ledger, key: string): Sighting[] {
-    return (this.#sightings.get(key) ?? []).flatMap((sighting) => {
+    const told = (this.#sightings.get(key) ?? []).flatMap((sighting) => {
       if (sighting.kind === "put") return [sighting];
       const number = ledger.deleteAfter(key, sighting.number);
       return number === undefined ? [] : [{ ...sighting, number }];
     });
+    const absences = this.#absences(ledger, key);
+    return absences.length === 0
+      ? told
+      : [...absences, ...told].toSorted((one, other) => one.stream - other.stream);
   }
 
-  #see(kind: Sighting["kind"], { key, number, resourceVersion }: Seen, isListed = false): void {
+  /** What is not in a list has been deleted. */
+  #absences(ledger: Ledger, key: string): Sighting[] {
+    return this.#lists.flatMap(({ stream, keys }) => {
+      if (keys.has(key)) return [];
+      const number = ledger.lastDeleteBefore(key, this.#openedAt[stream] ?? 0);
+      return number === undefined ? [] : [{ kind: "delete" as const, number, stream }];
+    });
+  }
+
+  #see(kind: Sighting["kind"], { key, number, resourceVersion }: Seen): void {
     const sightings = this.#sightings.get(key) ?? [];
     this.#sightings.set(key, sightings);
-    sightings.push({ kind, number, stream: this.#stream, isListed });
+    sightings.push({ kind, number, stream: this.#stream });
     const [version, newest] = [BigInt(resourceVersion), this.#newest.get(key)];
     if (newest !== undefined && version < newest) {
       this.regressions.push({ key, before: String(newest), after: resourceVersion });

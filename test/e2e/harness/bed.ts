@@ -1,5 +1,3 @@
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Client, Connection } from "@temporalio/client";
 import { inject } from "vitest";
 import type { Store } from "../../../etcd/store.ts";
@@ -7,11 +5,9 @@ import type { ApiServer } from "../../../kubernetes/api-server.ts";
 import { loadConfig } from "../../../sites/config.ts";
 import { KcpSite } from "../../../sites/kcp.ts";
 import type { Shard } from "../../../sites/kcp.ts";
-import { freePort } from "../../../testbed/ports.ts";
-import { Server } from "../../../testbed/process.ts";
+import type { Server } from "../../../testbed/process.ts";
 import type { ProvidedTestbed } from "../../setup/kcp.ts";
-
-const WORKER = fileURLToPath(new URL("../../../workers/worker.ts", import.meta.url));
+import { makeWorker } from "./worker.ts";
 
 /** The two shards of the test bed; the first hosts `root` and, by default, the parents of all workspaces. */
 export const SHARDS = ["root", "shard-1"] as const;
@@ -81,20 +77,4 @@ export class Bed {
     process.kill(found.pid, "SIGSTOP");
     return { [Symbol.dispose]: () => void process.kill(found.pid, "SIGCONT") };
   }
-}
-
-/** A worker for all queues, not started. Its log is kept beside the configuration. */
-export async function makeWorker(config: string): Promise<Server> {
-  const port = await freePort();
-  return new Server({
-    name: "worker",
-    command: process.execPath,
-    arguments: [WORKER, "--config", config, "--listen", "127.0.0.1", "--health-port", String(port)],
-    logFile: join(dirname(config), "worker.log"),
-    async probe(signal) {
-      const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
-      if (!answer.ok) throw new Error(`/readyz answered ${answer.status}`);
-    },
-    readyWithinMs: 60_000,
-  });
 }

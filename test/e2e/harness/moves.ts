@@ -9,6 +9,8 @@ import type { logicalClusterMigration } from "../../../workflows/logical-cluster
 import type { Bed } from "./bed.ts";
 
 export type Move = WorkflowHandle<typeof logicalClusterMigration>;
+/** A move of whatever kind. */
+export type AnyMove = Pick<WorkflowHandle, "query" | "executeUpdate" | "describe" | "fetchHistory">;
 export type Report = Awaited<ReturnType<typeof logicalClusterMigration>>;
 
 const LOOK_EVERY_MS = 20;
@@ -32,13 +34,13 @@ export async function runMove(bed: Bed, input: unknown): Promise<Report> {
   return await (await startMove(bed, input)).result();
 }
 
-export async function stateOf(move: Move): Promise<MigrationState> {
+export async function stateOf(move: AnyMove): Promise<MigrationState> {
   return await move.query(progressQuery);
 }
 
 /** Waits until the move's own account says that something holds. It can be learnt by asking only. */
 export async function untilState(
-  move: Move,
+  move: AnyMove,
   holds: (state: MigrationState) => boolean,
 ): Promise<MigrationState> {
   const end = performance.now() + STATE_DEADLINE_MS;
@@ -53,15 +55,15 @@ export async function untilState(
 }
 
 /** Waits until the move stands before a gate. */
-export async function untilGate(move: Move, gate: string): Promise<MigrationState> {
+export async function untilGate(move: AnyMove, gate: string): Promise<MigrationState> {
   return await untilState(move, ({ status, waitingFor }) => status === "waiting" && waitingFor === gate);
 }
 
-export async function approve(move: Move, gate: string): Promise<string> {
+export async function approve(move: AnyMove, gate: string): Promise<string> {
   return await move.executeUpdate(approveUpdate, { args: [{ gate, by: "anna" }] });
 }
 
-export async function abort(move: Move): Promise<string> {
+export async function abort(move: AnyMove): Promise<string> {
   return await move.executeUpdate(abortUpdate, { args: [{ by: "anna", reason: "changed my mind" }] });
 }
 
@@ -90,13 +92,13 @@ export async function failureOf(promise: Promise<unknown>): Promise<Failed> {
 }
 
 /** Names of the activities that Temporal counts as scheduled or running. */
-export async function pendingActivities(move: Move): Promise<string[]> {
+export async function pendingActivities(move: AnyMove): Promise<string[]> {
   const { raw } = await move.describe();
   return (raw.pendingActivities ?? []).map(({ activityType }) => activityType?.name ?? "?");
 }
 
 /** How many attempts the activities of a move have taken, the most of each name, as the history tells. */
-export async function attemptsOf(move: Move): Promise<Map<string, number>> {
+export async function attemptsOf(move: AnyMove): Promise<Map<string, number>> {
   const { events } = await move.fetchHistory();
   const names = new Map<string, string>();
   const attempts = new Map<string, number>();
@@ -112,7 +114,7 @@ export async function attemptsOf(move: Move): Promise<Map<string, number>> {
 }
 
 /** Waits until an activity runs: workers tell its start at once, the history only its end. */
-export async function untilPending(move: Move, activity: string): Promise<void> {
+export async function untilPending(move: AnyMove, activity: string): Promise<void> {
   const end = performance.now() + STATE_DEADLINE_MS;
   while (!(await pendingActivities(move)).includes(activity)) {
     if (performance.now() > end) throw new Error(`${activity} was never seen running`);

@@ -88,6 +88,21 @@ describe("compare", () => {
     expect(log.relists).toBe(1);
   });
 
+  it("takes an object that came and went in between for seen when the list does not have it", () => {
+    log.put(seen(write("put")));
+    write("delete");
+    log.deleted(seen(1));
+    write("put", 11);
+    write("delete", 12);
+    log.opened(20);
+    log.relisted([]);
+    expect(log.behind(ledger)).toEqual([]);
+    expect(log.compare(ledger)).toEqual({ missed: [], skipped: 1 });
+    log.put(seen(write("put", 30)));
+    write("delete", 31);
+    expect(missed()).toEqual([6]);
+  });
+
   it("is content with objects that are told again after a break", () => {
     log.put(seen(write("put", 10)));
     log.opened(20);

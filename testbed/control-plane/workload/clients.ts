@@ -125,11 +125,14 @@ export class ControlPlaneClients {
     await this.lease.stop();
   }
 
-  /** {@link ControlPlaneClients.stop}, then judges all that was seen, and ends the watches. */
-  async conclude(): Promise<ControlPlaneClientsResult> {
+  /**
+   * {@link ControlPlaneClients.stop}, then judges all that was seen, and ends the watches.
+   * @param catchUpMs for how long watches that are behind are waited for before what they lack counts as missed
+   */
+  async conclude(catchUpMs = 60_000): Promise<ControlPlaneClientsResult> {
     await this.stop();
     try {
-      return await conclude(this);
+      return await conclude(this, catchUpMs);
     } finally {
       await this.close();
     }

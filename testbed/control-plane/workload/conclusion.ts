@@ -77,12 +77,17 @@ export interface ProtocolResult {
 }
 
 const examples = 20;
-const watchersWithinMs = 15_000;
 
-/** Compares what the clients have seen with what is served now. Their requests must have ended. */
-export async function conclude(clients: ControlPlaneClients): Promise<ControlPlaneClientsResult> {
+/**
+ * Compares what the clients have seen with what is served now. Their requests must have ended.
+ * @param catchUpMs for how long watches that are behind are waited for
+ */
+export async function conclude(
+  clients: ControlPlaneClients,
+  catchUpMs: number,
+): Promise<ControlPlaneClientsResult> {
   const lost = await findLost(clients);
-  const watches = await concludeWatches(clients.watches);
+  const watches = await concludeWatches(clients.watches, catchUpMs);
   const requests = concludeRequests(clients);
   const { programs, window, vpn } = clients;
   const lease = clients.lease.result();
@@ -164,10 +169,10 @@ function lostOf({ ledger, findings }: Program, found: ReadonlyMap<string, number
   return [...lost.values()];
 }
 
-async function concludeWatches(watches: readonly Watch[]) {
+async function concludeWatches(watches: readonly Watch[], catchUpMs: number) {
   await Promise.all(
     watches.flatMap(({ watcher, programs }) =>
-      programs.map(async ({ ledger }) => await watcher.catchUp(ledger, watchersWithinMs)),
+      programs.map(async ({ ledger }) => await watcher.catchUp(ledger, catchUpMs)),
     ),
   );
   const comparisons = watches.flatMap(({ watcher, programs, protocol }) =>

@@ -154,6 +154,7 @@ class Session {
   }
 
   #ping(): void {
+    if (this.#http2.destroyed) return;
     const timer = setTimeout(() => this.#http2.destroy(), pingTimeoutMs);
     this.#http2.ping(() => clearTimeout(timer));
   }

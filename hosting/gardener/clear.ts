@@ -1,0 +1,90 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
+import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
+import type { KubeObject } from "../../kubernetes/objects.ts";
+import { ClaimedError } from "../types.ts";
+import { deleteExtensions } from "./extensions.ts";
+import { forgetMachines } from "./machines.ts";
+import { deleteManagedResources } from "./managed-resources.ts";
+import { CLAIM, extensionOfSeed } from "./names.ts";
+import type { ShootSeed } from "./namespace.ts";
+import { deleteObject } from "./operations.ts";
+import type { Waits } from "./operations.ts";
+
+const namespacePath = (name: string) => `/api/v1/namespaces/${name}`;
+
+export async function namespaceOf(seed: ShootSeed, signal: AbortSignal): Promise<KubeObject | undefined> {
+  return await seed.api.find<KubeObject>({ path: namespacePath(seed.namespace.name), signal });
+}
+
+/** Marks the namespace as this move's. @throws ClaimedError, or ApiError when there is none. */
+export async function claimNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
+  const found = await namespaceOf(seed, signal);
+  const holder = found?.metadata.annotations?.[CLAIM];
+  if (holder === move) return;
+  if (holder !== undefined) throw new ClaimedError(whatOf(seed), holder);
+  const { resourceVersion } = found?.metadata ?? {};
+  await merge(seed.api, namespacePath(seed.namespace.name), {
+    metadata: { resourceVersion, annotations: { [CLAIM]: move } },
+  });
+}
+
+export async function releaseNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
+  const found = await namespaceOf(seed, signal);
+  if (found?.metadata.annotations?.[CLAIM] !== move) return;
+  const { resourceVersion } = found.metadata;
+  await merge(seed.api, namespacePath(seed.namespace.name), {
+    metadata: { resourceVersion, annotations: { [CLAIM]: null } },
+  });
+}
+
+/** Makes the destination's namespace, as the source's is. @throws ClaimedError when it is there and not this move's. */
+export async function makeNamespace(
+  from: ShootSeed,
+  to: ShootSeed,
+  move: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const source = await namespaceOf(from, signal);
+  const { labels, annotations } = source?.metadata ?? {};
+  const body = {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name: to.namespace.name, labels, annotations: { ...annotations, [CLAIM]: move } },
+  };
+  try {
+    await to.api.json({ method: "POST", path: "/api/v1/namespaces", body, signal });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
+    const holder = (await namespaceOf(to, signal))?.metadata.annotations?.[CLAIM];
+    if (holder !== move) throw new ClaimedError(whatOf(to), holder ?? "nobody");
+  }
+}
+
+/**
+ * Deletes everything that one seed has of a control plane, and nothing that it stands for elsewhere: objects in the
+ * Shoot, virtual machines and infrastructure stay. Its controllers must be stopped.
+ */
+export async function clearNamespace(seed: ShootSeed, move: string, waits: Waits): Promise<void> {
+  const namespace = await namespaceOf(seed, waits.signal);
+  if (namespace === undefined) return;
+  const holder = namespace.metadata.annotations?.[CLAIM];
+  if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
+  await deleteManagedResources(seed, waits);
+  await forgetMachines(seed, waits);
+  await deleteExtensions(seed, waits);
+  const { name } = seed.namespace;
+  await deleteObject(seed.api, { path: extensionOfSeed("clusters"), name }, waits);
+  await removeObject(seed.api, namespacePath(name), { preconditions: { uid: namespace.metadata.uid } });
+  await awaitGone(seed.api, name, waits);
+}
+
+async function awaitGone(api: ApiServer, name: string, { deadlineMs, signal }: Waits): Promise<void> {
+  const gone = (found: KubeObject | undefined) => found === undefined || "still there";
+  const what = `namespace ${name} is gone at ${api.name}`;
+  await awaitObject(api, { path: "/api/v1/namespaces", name }, gone, { what, deadlineMs, signal });
+}
+
+function whatOf({ api, namespace }: ShootSeed): string {
+  return `namespace ${namespace.name} at ${api.name}`;
+}

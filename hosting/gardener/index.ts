@@ -1,0 +1,298 @@
+import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { awaitObject } from "../../kubernetes/objects.ts";
+import { fenceController, startController } from "../statefulset/controllers.ts";
+import type { Workload } from "../statefulset/seed.ts";
+import type { ApiServerAddress, Hosting, Inspection, MemberAddress, Side } from "../types.ts";
+import { bucketOf, handOverBackups, takeSnapshot } from "./backups.ts";
+import { copyNamespace } from "./carry-over.ts";
+import { claimNamespace, clearNamespace, makeNamespace, namespaceOf, releaseNamespace } from "./clear.ts";
+import { DnsRecords } from "./dns-records.ts";
+import { stopMembers } from "./druid-stop.ts";
+import {
+  advertise,
+  canOverrideUrls,
+  credentialsOf,
+  findEtcd,
+  innerPeerUrls,
+  inspectEtcd,
+  startMember,
+} from "./druid.ts";
+import { handOverExtensions } from "./extensions.ts";
+import { copyMachines } from "./machines.ts";
+import { metricsOf, slowestRoundTripMs } from "./metrics.ts";
+import { API_SERVER, CLAIM, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
+import type { GardenerLayout } from "./names.ts";
+import { ShootNamespace } from "./namespace.ts";
+import type { ShootSeed } from "./namespace.ts";
+import { exposeMembers, exposedClientUrls, hideMembers, podOf } from "./peers.ts";
+import { persistSecrets } from "./shoot-state.ts";
+import { GardenShoot } from "./shoot.ts";
+import { isReady, isRunning } from "../statefulset/seed.ts";
+
+const MEMBERS = 3;
+
+/** What Gardener has beyond other hostings: DNS by its own records, and a garden that says where a Shoot runs. */
+export interface GardenerHosting extends Hosting {
+  readonly dns: Readonly<Record<Side, DnsRecords>>;
+  /** Makes the destination's seed responsible for the Shoot; after the point of no return. */
+  adopt(move: string, signal: AbortSignal): Promise<void>;
+}
+
+/** A Shoot whose control plane gardenlets of two seeds run, one after the other. */
+export function createGardenerHosting(
+  servers: Readonly<Record<Side | "garden", ApiServer>>,
+  layout: GardenerLayout,
+): GardenerHosting {
+  const seedOf = (side: Side): ShootSeed => ({
+    api: servers[side],
+    name: layout.seeds[side],
+    namespace: new ShootNamespace(servers[side], layout.namespace),
+  });
+  const at: Readonly<Record<Side, ShootSeed>> = {
+    source: seedOf("source"),
+    destination: seedOf("destination"),
+  };
+  const { source, destination } = at;
+  const { garden } = servers;
+  const shoot = new GardenShoot(garden, layout);
+  const dns = {
+    source: new DnsRecords(source, layout.shoot),
+    destination: new DnsRecords(destination, layout.shoot),
+  };
+  const waits = (signal: AbortSignal) => ({ deadlineMs: layout.deadlineMs, signal });
+
+  const clear = async (side: Side, move: string, signal: AbortSignal) => {
+    if ((await namespaceOf(at[side], signal)) === undefined) return;
+    await fence(at[side], signal);
+    for (const etcd of layout.etcds) await stopMembers(at[side], etcd, 0, waits(signal));
+    await clearNamespace(at[side], move, waits(signal));
+  };
+
+  return {
+    dns,
+    inspect: async (signal) => await inspect({ shoot, at, layout }, signal),
+
+    async claim(move, signal) {
+      await shoot.claim(move, signal);
+      await claimNamespace(source, move, signal);
+    },
+    requireClaim: async (move, signal) => await shoot.requireClaim(move, signal),
+    async release(move, signal) {
+      for (const side of [source, destination]) await releaseNamespace(side, move, signal);
+      await shoot.release(move, signal);
+    },
+
+    clientUrls: async (side, etcd, signal) => await exposedClientUrls(at[side], etcd, MEMBERS, signal),
+    credentials: async (etcd, signal) => await credentialsOf(source, etcd, signal),
+    async exposePeers(side, etcd, signal) {
+      const members = await exposeMembers(at[side], etcd, MEMBERS, signal);
+      if (side === "destination") return members;
+      const urls = new Map(members.map(({ pod, peerUrl }) => [pod, peerUrl]));
+      await advertise(source, etcd, urls, waits(signal));
+      await shoot.mark(
+        "SourceEtcdPreparedForPeerJoin",
+        "True",
+        `${etcd} is reached from other seeds`,
+        signal,
+      );
+      return members;
+    },
+    async innerPeerUrls(etcd, signal) {
+      const found = await findEtcd(source, etcd, signal);
+      if (found === undefined) throw new Error(`${source.api.name} has no Etcd ${layout.namespace}/${etcd}`);
+      return innerPeerUrls(found, layout.namespace);
+    },
+    async hidePeers(etcd, signal) {
+      await advertise(source, etcd, undefined, waits(signal));
+      await hideMembers(source, etcd, signal);
+      await shoot.mark("SourceEtcdPreparedForPeerJoin", "False", `${etcd} is on its own again`, signal);
+    },
+    async startMember(etcd, ordinal, bootstrap, signal) {
+      const clientUrls = await exposedClientUrls(source, etcd, MEMBERS, signal);
+      const bucket = await bucketOf(garden, destination.name, signal);
+      const what = { bootstrap, clientUrls, bucket };
+      await startMember(source, destination, etcd, ordinal, what, waits(signal));
+      const holds = (pod: Parameters<typeof isRunning>[0]) =>
+        isRunning(pod) || (pod?.status?.phase ?? "no pod yet");
+      await destination.namespace.awaitPod(podOf(etcd, ordinal), "runs", holds, signal);
+    },
+    async awaitMemberReady(side, etcd, ordinal, signal) {
+      const holds = (pod: Parameters<typeof isReady>[0]) => isReady(pod) || (pod ? "not ready" : "no pod");
+      await at[side].namespace.awaitPod(podOf(etcd, ordinal), "is ready", holds, signal);
+    },
+    async stopMembers(side, etcd, keep, signal) {
+      await stopMembers(at[side], etcd, keep, waits(signal));
+      if (side === "destination" && keep === 0)
+        await shoot.mark("DestinationEtcdPeersJoined", "False", `${etcd} has left again`, signal);
+    },
+    async peerRoundTripMs(etcd, ordinal, peers, signal) {
+      const members = await exposeMembers(destination, etcd, MEMBERS, signal);
+      const { clientUrl } = members[ordinal] as MemberAddress;
+      const metrics = await metricsOf(clientUrl, await credentialsOf(source, etcd, signal), signal);
+      return slowestRoundTripMs(metrics, peers);
+    },
+
+    async carryOver(move, signal) {
+      await persistSecrets(garden, layout, source, signal);
+      await makeNamespace(source, destination, move, signal);
+      return await copyNamespace(garden, source, destination, signal);
+    },
+    clearDestination: async (move, signal) => await clear("destination", move, signal),
+    async clearSource(move, signal) {
+      await shoot.mark("EtcdMigrationComplete", "True", "etcd runs at the destination alone", signal);
+      await dns.source.handOver(dns.destination, waits(signal));
+      await clear("source", move, signal);
+      await shoot.mark("SourceSeedCleanup", "True", "the source's seed has nothing left", signal);
+      await shoot.mark("MigrationCompleted", "True", "the destination's gardenlet goes on", signal);
+    },
+
+    async startApiServers(side, signal) {
+      if (side === "destination")
+        await shoot.mark("DestinationEtcdPeersJoined", "True", "two members vote at the destination", signal);
+      await at[side].namespace.start(API_SERVER, signal);
+      if (side === "destination")
+        await shoot.mark("DestinationKubeAPIServerReady", "True", "all replicas are ready", signal);
+      return await addressOf(at[side], layout, signal);
+    },
+    apiServerAddress: async (side, signal) => await addressOf(at[side], layout, signal),
+    async stopApiServers(side, signal) {
+      await at[side].namespace.stop("deployments", API_SERVER, signal);
+      if (side === "destination")
+        await shoot.mark("DestinationKubeAPIServerReady", "False", "stopped again", signal);
+    },
+
+    async startVpnServer(side, signal) {
+      await startEither(at[side], VPN_SERVER, waits(signal));
+      return `${await ingressOf(at[side], layout, signal)}:${VPN_PORT}`;
+    },
+    async stopVpnServer(side, signal) {
+      for (const kind of ["deployments", "statefulsets"] as const)
+        await at[side].namespace.stop(kind, VPN_SERVER, signal);
+    },
+
+    fenceControllers: async (side, signal) => await fence(at[side], signal),
+    async startControllers(side, signal) {
+      const [from, to] = side === "destination" ? [source, destination] : [destination, source];
+      // Not before the machines are known: those without a Machine would be deleted.
+      await requireStopped(from, signal);
+      if ((await namespaceOf(from, signal)) !== undefined) {
+        await handOverExtensions(from, to, waits(signal));
+        await copyMachines(from, to, waits(signal));
+      }
+      for (const name of CONTROLLERS.toReversed()) await startController(to.namespace, name, signal);
+      if (side === "destination")
+        await shoot.mark(
+          "MigrateExtensionsNeededBeforeKubeAPIServer",
+          "True",
+          "extensions are restored",
+          signal,
+        );
+    },
+
+    async finishBackups(signal) {
+      await handOverBackups(garden, layout, waits(signal));
+      const move = (await shoot.find(signal))?.metadata.annotations?.[CLAIM] ?? layout.shoot;
+      for (const etcd of layout.etcds) {
+        const store = (await findEtcd(destination, etcd, signal))?.spec.backup.store;
+        if (store !== undefined) await takeSnapshot(destination, etcd, move, waits(signal));
+      }
+    },
+
+    adopt: async (move, signal) => await shoot.bind(move, signal),
+  };
+}
+
+interface Parts {
+  readonly shoot: GardenShoot;
+  readonly at: Readonly<Record<Side, ShootSeed>>;
+  readonly layout: GardenerLayout;
+}
+
+async function inspect({ shoot, at, layout }: Parts, signal: AbortSignal): Promise<Inspection> {
+  const { source, destination } = at;
+  const refusals = await shoot.refusals(source.api, destination.api, signal);
+  if ((await namespaceOf(destination, signal)) !== undefined)
+    refusals.push(
+      `namespace ${layout.namespace} is in use at ${destination.api.name}: see what it is, and delete it`,
+    );
+  for (const { api } of [source, destination]) {
+    if (!(await canOverrideUrls(api, signal)))
+      refusals.push(
+        `etcd-druid of ${api.name} cannot override peer URLs (spec.etcd.additionalAdvertisedURLs): members of both seeds would have equal names; update it`,
+      );
+  }
+  const found = await Promise.all(layout.etcds.map(async (etcd) => await inspectEtcd(source, etcd, signal)));
+  for (const [i, etcd] of found.entries()) {
+    if (etcd === undefined)
+      refusals.push(`${source.api.name} has no Etcd ${layout.namespace}/${layout.etcds[i]}`);
+    else if (etcd.members !== MEMBERS)
+      refusals.push(
+        `Etcd ${layout.namespace}/${etcd.name} has ${etcd.members} members: a live move needs ${MEMBERS}`,
+      );
+  }
+  const server = await source.namespace.workload("deployments", API_SERVER, signal);
+  if (server === undefined)
+    refusals.push(`${source.api.name} has no Deployment ${layout.namespace}/${API_SERVER}`);
+  return {
+    etcds: found.flatMap((etcd) => etcd ?? []),
+    apiServers: server?.spec.replicas ?? 0,
+    controllers: CONTROLLERS,
+    vpn: true,
+    refusals,
+  };
+}
+
+async function fence(seed: ShootSeed, signal: AbortSignal) {
+  const stopped = [];
+  // One after the other: the autoscaler must be gone before what it commands.
+  for (const name of CONTROLLERS) {
+    const controller = await fenceController(seed.namespace, name, signal);
+    if (controller !== undefined) stopped.push(controller);
+  }
+  return stopped;
+}
+
+/** @throws Error when a controller of this side has replicas: the caller has not fenced it. */
+async function requireStopped({ api, namespace }: ShootSeed, signal: AbortSignal): Promise<void> {
+  for (const name of CONTROLLERS) {
+    const workload = await namespace.workload("deployments", name, signal);
+    if ((workload?.spec.replicas ?? 0) > 0)
+      throw new Error(`${name} is not stopped at ${api.name}: it must never run twice`);
+  }
+}
+
+/** The VPN server is a Deployment, or a StatefulSet where it is highly available. */
+async function startEither(
+  { api, namespace }: ShootSeed,
+  name: string,
+  { deadlineMs, signal }: { deadlineMs: number; signal: AbortSignal },
+): Promise<void> {
+  await namespace.start(name, signal);
+  const set = await namespace.workload("statefulsets", name, signal);
+  if (set === undefined) return;
+  const replicas = (set.spec.replicas ?? 1) || Number(set.metadata.annotations?.["rehome.dev/replicas"] ?? 1);
+  await namespace.scale("statefulsets", name, replicas, signal);
+  const ready = (found: Workload | undefined) =>
+    (found?.status?.readyReplicas ?? 0) >= replicas ||
+    `${found?.status?.readyReplicas ?? 0} of ${replicas} ready`;
+  const options = { what: `${name} is ready (${api.name})`, deadlineMs, signal };
+  await awaitObject<Workload>(api, { path: namespace.workloads("statefulsets"), name }, ready, options);
+}
+
+/** Every API server and VPN server of a seed is reached through its ingress gateway, by name. */
+async function ingressOf(
+  { api }: ShootSeed,
+  { ingress }: GardenerLayout,
+  signal: AbortSignal,
+): Promise<string> {
+  return await new ShootNamespace(api, ingress.namespace).ingressOf(ingress.service, signal);
+}
+
+async function addressOf(
+  seed: ShootSeed,
+  layout: GardenerLayout,
+  signal: AbortSignal,
+): Promise<ApiServerAddress> {
+  const host = await ingressOf(seed, layout, signal);
+  return { url: `https://${host}`, values: [host] };
+}

@@ -1,0 +1,37 @@
+import { request } from "node:https";
+import type { EtcdCredentials } from "../types.ts";
+
+const TIMEOUT_MS = 10_000;
+
+/** The metrics that an etcd member serves to its clients. druid opens no listener for metrics alone. */
+export async function metricsOf(
+  clientUrl: string,
+  { ca, cert, key, serverName }: EtcdCredentials,
+  signal: AbortSignal,
+): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const options = { ca, cert, key, servername: serverName, signal, timeout: TIMEOUT_MS };
+  const asked = request(`${clientUrl}/metrics`, options, (response) => {
+    const chunks: Buffer[] = [];
+    response.on("data", (chunk: Buffer) => chunks.push(chunk));
+    response.on("error", reject);
+    response.on("end", () => resolve(Buffer.concat(chunks).toString()));
+  });
+  asked.on("error", reject);
+  asked.on("timeout", () => asked.destroy(new Error(`${clientUrl} does not answer`)));
+  asked.end();
+  return await promise;
+}
+
+/**
+ * The mean round trip to the slowest of some peers in ms; undefined until each of them has been measured.
+ * @param peers member ids in hexadecimal, as the metric names them (etcd v3.6, rafthttp/probing_status.go).
+ */
+export function slowestRoundTripMs(metrics: string, peers: readonly string[]): number | undefined {
+  const value = (series: string, peer: string) => {
+    const name = `etcd_network_peer_round_trip_time_seconds_${series}`;
+    return Number(new RegExp(`^${name}\\{To="${peer}"\\} (\\S+)$`, "m").exec(metrics)?.[1] ?? 0);
+  };
+  const means = peers.map((peer) => (value("sum", peer) / value("count", peer)) * 1000);
+  return means.every(Number.isFinite) ? Math.max(...means) : undefined;
+}

@@ -1,0 +1,38 @@
+import { randomUUID } from "node:crypto";
+import type { WorkflowHandle } from "@temporalio/client";
+import type { ControlPlaneReport } from "../../../activities/control-plane/types.ts";
+import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
+import type { controlPlaneMigration } from "../../../workflows/control-plane-migration.ts";
+import { controlPlane } from "../../../testbed/control-plane/names.ts";
+import type { ControlPlaneBed, SeedName } from "./bed.ts";
+
+export type ControlPlaneMove = WorkflowHandle<typeof controlPlaneMigration>;
+
+/** As short as the bed's TTL and leases allow, so that a test is about the move. */
+const BRISK = { soakMs: 2_000, switchTtlSeconds: 1, drainMs: 3_000 };
+
+/** Starts a move with this input, unchecked as it is: also what is no valid input. */
+export async function startControlPlaneMove(bed: ControlPlaneBed, input: unknown): Promise<ControlPlaneMove> {
+  return await bed.client.workflow.start<typeof controlPlaneMigration>("controlPlaneMigration", {
+    taskQueue: TASK_QUEUE,
+    workflowId: `move-${randomUUID()}`,
+    args: [input],
+  });
+}
+
+export async function startTo(
+  bed: ControlPlaneBed,
+  to: SeedName,
+  more: object = {},
+): Promise<ControlPlaneMove> {
+  return await startControlPlaneMove(bed, { controlPlane, to, ...BRISK, ...more });
+}
+
+/** A whole move. @throws WorkflowFailedError */
+export async function moveTo(
+  bed: ControlPlaneBed,
+  to: SeedName,
+  more: object = {},
+): Promise<ControlPlaneReport> {
+  return await (await startTo(bed, to, more)).result();
+}

@@ -1,0 +1,84 @@
+import { expect } from "vitest";
+import type { V1Deployment, V1Namespace, V1Service } from "@kubernetes/client-node";
+import { parseServer } from "../../../dns/names.ts";
+import { query } from "../../../dns/query.ts";
+import { EtcdCluster } from "../../../etcd/membership/cluster.ts";
+import { listMembers } from "../../../etcd/membership/converge.ts";
+import type { Member } from "../../../etcd/membership/types.ts";
+import { credentialsOf } from "../../../hosting/statefulset/members.ts";
+import { SeedNamespace } from "../../../hosting/statefulset/seed.ts";
+import { list } from "../../../kubernetes/objects.ts";
+import {
+  apiServerName,
+  etcdNames,
+  seedNamespace,
+  singletons,
+  systemNamespace,
+} from "../../../testbed/control-plane/names.ts";
+import { echoPath } from "../../../testbed/control-plane/shoot-side.ts";
+import { otherSeed } from "./bed.ts";
+import type { ControlPlaneBed, SeedName } from "./bed.ts";
+
+const TTL_SECONDS = 30;
+const never = new AbortController().signal;
+
+/**
+ * The control plane is in one seed as if it had always been there, and the other has nothing of it: members and their
+ * addresses, DNS record, VPN, controllers, namespaces, claims.
+ */
+export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Promise<void> {
+  const { testbed } = bed;
+  const here = testbed.seeds[seed].api;
+  const there = testbed.seeds[otherSeed(seed)].api;
+  const path = `/api/v1/namespaces/${seedNamespace}`;
+  expect(await there.find({ path })).toBeUndefined();
+  const namespace = await here.json<V1Namespace>({ path });
+  expect(
+    Object.keys(namespace.metadata?.annotations ?? {}).filter((name) => name.includes("rehome")),
+  ).toEqual([]);
+
+  for (const etcd of etcdNames) {
+    const members = await membersOf(bed, seed, etcd);
+    expect(members.map(({ name }) => name).toSorted()).toEqual([0, 1, 2].map((i) => `${seed}-${etcd}-${i}`));
+    expect(members.filter(({ learner }) => learner)).toEqual([]);
+  }
+
+  const address = await apiAddress(bed, seed);
+  for (const server of testbed.dns.servers) {
+    const { values, ttlSeconds } = await query(parseServer(server), apiServerName, "A");
+    expect({ server, values, ttlSeconds }).toEqual({ server, values: [address], ttlSeconds: TTL_SECONDS });
+  }
+
+  const deployments = `/apis/apps/v1/namespaces/${seedNamespace}/deployments`;
+  for (const name of [...singletons, "kube-apiserver", "kube-controller-manager", "vpn-seed-server"]) {
+    const { spec, status } = await here.json<V1Deployment>({ path: `${deployments}/${name}` });
+    expect({ name, ready: status?.readyReplicas }).toEqual({ name, ready: spec?.replicas });
+    expect(spec?.replicas).toBeGreaterThan(0);
+  }
+  expect(testbed.fenceJournal().filter(({ event }) => event === "refused")).toEqual([]);
+
+  const api = testbed.apiAt(address);
+  const clients = await list<V1Deployment>(api, {
+    path: `/apis/apps/v1/namespaces/${systemNamespace}/deployments`,
+  });
+  expect(clients.items.map(({ metadata }) => metadata?.name)).toEqual(["vpn-shoot"]);
+  expect((await api.request({ path: echoPath })).status).toBe(200);
+}
+
+export async function membersOf(
+  bed: ControlPlaneBed,
+  seed: SeedName,
+  etcd: string,
+): Promise<readonly Member[]> {
+  const namespace = new SeedNamespace(bed.testbed.seeds[seed].api, seedNamespace);
+  const tls = await credentialsOf(namespace, etcd, never);
+  const host = await namespace.ingressOf(`${etcd}-client-external`, never);
+  using cluster = new EtcdCluster({ name: etcd, endpoints: [`https://${host}:2379`], tls });
+  return (await listMembers(cluster)).members;
+}
+
+export async function apiAddress(bed: ControlPlaneBed, seed: SeedName): Promise<string> {
+  const path = `/api/v1/namespaces/${seedNamespace}/services/kube-apiserver`;
+  const { status } = await bed.testbed.seeds[seed].api.json<V1Service>({ path });
+  return status?.loadBalancer?.ingress?.[0]?.ip ?? "none";
+}
