@@ -21,9 +21,19 @@ export default defineConfig({
         test: {
           name: "e2e",
           globalSetup: ["test/setup/kcp.ts"],
-          include: ["test/e2e/**/*.test.ts"],
+          include: ["test/e2e/logical-cluster/**/*.test.ts"],
           sequence: { groupOrder: 2 },
           testTimeout: 300_000,
+          hookTimeout: 1_800_000,
+          fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          name: "control-plane",
+          include: ["test/e2e/control-plane/**/*.test.ts"],
+          sequence: { groupOrder: 3 },
+          testTimeout: 600_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },

@@ -1,5 +1,10 @@
 import { ApplicationFailure, CancelledFailure } from "@temporalio/common";
-import { LaggingError, RefusedError as DnsRefusedError, UnreachableError } from "../dns/errors.ts";
+import {
+  LaggingError,
+  RefusedError as DnsRefusedError,
+  ServerFailureError,
+  UnreachableError,
+} from "../dns/errors.ts";
 import {
   GaveUpError,
   MembershipError,
@@ -56,7 +61,12 @@ function failureTypeOf(error: Error): FailureType {
 /** etcd's membership and DNS: what they refuse stays refused, and a member or server that is down may come back. */
 function typeOfDomain(error: Error): FailureType | undefined {
   if (error instanceof MembershipRefusedError || error instanceof DnsRefusedError) return "Refused";
-  if (error instanceof MembershipError || error instanceof UnreachableError) return "Unreachable";
+  if (
+    error instanceof MembershipError ||
+    error instanceof UnreachableError ||
+    error instanceof ServerFailureError
+  )
+    return "Unreachable";
   if (error instanceof GaveUpError || error instanceof LaggingError) return "Timeout";
   return undefined;
 }

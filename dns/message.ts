@@ -61,7 +61,8 @@ export interface UpdateMessage {
   readonly type: AddressType;
   /** The record set must exist with exactly these values (RFC 2136 section 2.4.2). */
   readonly from: readonly string[];
-  readonly to: { readonly values: readonly string[]; readonly ttlSeconds: number };
+  /** Undefined: nothing changes, and the answer tells whether the sender could have changed it. */
+  readonly to: { readonly values: readonly string[]; readonly ttlSeconds: number } | undefined;
 }
 
 /**
@@ -76,7 +77,10 @@ export function encodeUpdate({ zone, name, type, from, to }: UpdateMessage): Req
     flags: opcodeUpdate,
     questions: [{ name: zone, type: "SOA", class: "IN" }],
     answers: from.map((value) => record(value, 0)),
-    authorities: [empty as unknown as Answer, ...to.values.map((value) => record(value, to.ttlSeconds))],
+    authorities:
+      to === undefined
+        ? []
+        : [empty as unknown as Answer, ...to.values.map((value) => record(value, to.ttlSeconds))],
   });
 }
 

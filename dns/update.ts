@@ -80,7 +80,30 @@ export async function setTtl(input: SetTtlInput): Promise<UpdateResult> {
   return await replaceAddresses({ ...rest, from: { values }, to: { values, ttlSeconds } });
 }
 
-function changeOf({ zone, name, type, from, to }: ReplaceInput): UpdateMessage {
+export interface PermissionInput extends UpdateOptions {
+  /** What the record holds: all of its values. */
+  readonly values: readonly string[];
+}
+
+/**
+ * Finds out whether the first server would let this key change the record, by an update that changes nothing: servers
+ * check signature and permission all the same (RFC 2136 section 3.3). Those behind it may be secondaries.
+ * @throws as {@link replaceAddresses}.
+ */
+export async function proveUpdatable(input: PermissionInput): Promise<void> {
+  const { servers, zone, name, type, values } = input;
+  const [server] = servers;
+  if (server === undefined) throw new RangeError("no DNS server is given");
+  const from = canonicalValues(type, values);
+  const change = { zone: canonicalName(zone), name: canonicalName(name), type, from, to: undefined };
+  if ((await send(server, change, input)) === "NOERROR") return;
+  const found = await query(server, name, type, { signal: input.signal });
+  throw new LostRaceError(describeServer(server), `${type} of ${name}`, from, found.values);
+}
+
+type Change = UpdateMessage & { readonly to: RecordValues };
+
+function changeOf({ zone, name, type, from, to }: ReplaceInput): Change {
   const change = {
     zone: canonicalName(zone),
     name: canonicalName(name),
@@ -97,11 +120,7 @@ function changeOf({ zone, name, type, from, to }: ReplaceInput): UpdateMessage {
   return change;
 }
 
-async function replaceAt(
-  server: DnsServer,
-  change: UpdateMessage,
-  input: ReplaceInput,
-): Promise<UpdateResult> {
+async function replaceAt(server: DnsServer, change: Change, input: ReplaceInput): Promise<UpdateResult> {
   const { name, type, from, to } = change;
   const read = async () => {
     const { values, ttlSeconds } = await query(server, name, type, { signal: input.signal });

@@ -70,6 +70,9 @@ export interface Hosting {
   /** Names of the etcd clusters: `etcd-main`, `etcd-events`. */
   inspect(signal: AbortSignal): Promise<Inspection>;
 
+  /** Whether the seed of a side answers now. */
+  isReachable(side: Side, signal: AbortSignal): Promise<boolean>;
+
   /** Claims the control plane for a move on both sides. @throws ClaimedError when another move holds it. */
   claim(move: string, signal: AbortSignal): Promise<void>;
   /** Whether `move` still holds the claim: asked before every change. @throws ClaimedError */

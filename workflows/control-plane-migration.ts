@@ -5,6 +5,7 @@ import type {
   ControlPlaneAdmission,
   ControlPlaneReport,
   ControlPlaneSubject,
+  DnsRecordState,
   Drained,
   EtcdLayout,
   HandedOver,
@@ -28,6 +29,8 @@ interface Move extends ControlPlaneAdmission {
   layouts?: readonly EtcdLayout[];
   carriedOver?: CarriedOver;
   joined?: Joined;
+  /** Values of the DNS record that lead to the destination. */
+  destinationValues?: readonly string[];
   switched?: SwitchedDns;
   soaked?: Soaked;
   handedOver?: HandedOver;
@@ -48,10 +51,13 @@ const table: StepTable<ControlPlaneActivities> = {
     summary: (s) => `Give the etcd members of ${s.from} addresses that ${s.to} reaches`,
   },
   hideSourcePeers: { class: "wait", summary: "Undo: give the members their inner addresses back" },
-  setRecordTtl: { class: "wait", summary: (s) => `Set the TTL of the DNS record to ${s.ttlSeconds} s` },
+  setRecordTtl: {
+    class: "wait",
+    summary: (s) => `Set the TTL of the DNS record to ${s.record.ttlSeconds} s`,
+  },
   restoreRecordTtl: {
     class: "wait",
-    summary: (s) => `Undo: set the TTL of the DNS record to ${s.ttlSeconds} s again`,
+    summary: (s) => `Undo: set the TTL of the DNS record to ${s.record.ttlSeconds} s again`,
   },
   copySecrets: {
     class: "wait",
@@ -142,13 +148,14 @@ const phases = [
       "Claim the control plane, make its etcd members reachable from the other seed, shorten the DNS record's TTL",
     run: async (move) => {
       await steps(move).claimControlPlane(subject(move));
-      const ttlSeconds = switchTtl(move);
-      move.ttlLoweredAt = (await steps(move).setRecordTtl({ ...subject(move), ttlSeconds })).at;
+      move.ttlLoweredAt = (
+        await steps(move).setRecordTtl({ ...subject(move), record: sourceRecord(move) })
+      ).at;
       move.layouts = await steps(move).exposeSourcePeers(subject(move));
     },
     undo: async (move) => {
       await steps(move).hideSourcePeers(subject(move));
-      await steps(move).restoreRecordTtl({ ...subject(move), ttlSeconds: move.record.ttlSeconds });
+      await steps(move).restoreRecordTtl({ ...subject(move), record: move.record });
       await steps(move).releaseControlPlane(subject(move));
     },
   }),
@@ -171,7 +178,9 @@ const phases = [
   }),
   phase<Move>("StartDestinationKubeAPIServer", {
     summary: "Serve the same data from the destination too",
-    run: async (move) => await steps(move).startDestinationApiServers(subject(move)),
+    run: async (move) => {
+      move.destinationValues = (await steps(move).startDestinationApiServers(subject(move))).values;
+    },
     undo: async (move) => await steps(move).stopDestinationApiServers(subject(move)),
   }),
   phase<Move>("BridgeVPN", {
@@ -189,7 +198,11 @@ const phases = [
         move.ttlLoweredAt! + move.record.ttlSeconds * 1000,
         "until the old TTL has run out everywhere",
       );
-      move.switched = await steps(move).switchDns({ ...subject(move), ttlSeconds: switchTtl(move) });
+      move.switched = await steps(move).switchDns({
+        ...subject(move),
+        fromValues: move.record.values,
+        toRecord: destinationRecord(move),
+      });
       await wait(
         move,
         move.switched.switchedAt + switchTtl(move) * 1000,
@@ -199,7 +212,8 @@ const phases = [
     undo: async (move) => {
       const { switchedAt } = await steps(move).switchDnsBack({
         ...subject(move),
-        ttlSeconds: switchTtl(move),
+        fromValues: move.destinationValues!,
+        toRecord: sourceRecord(move),
       });
       await wait(move, switchedAt + switchTtl(move) * 1000, "until caches have the old address again");
       if (!move.vpn) return;
@@ -261,10 +275,22 @@ const phases = [
   phase<Move>("CleanUpSource", {
     summary: "Restore the TTL and delete what is left at the source",
     run: async (move) => {
-      move.leftInPlace = await steps(move).cleanUpSource({ ...subject(move), record: move.record });
+      move.leftInPlace = await steps(move).cleanUpSource({
+        ...subject(move),
+        record: { values: move.destinationValues!, ttlSeconds: move.record.ttlSeconds },
+      });
     },
   }),
 ];
+
+/** The record while the move runs, with its short TTL. */
+function sourceRecord(move: Move): DnsRecordState {
+  return { values: move.record.values, ttlSeconds: switchTtl(move) };
+}
+
+function destinationRecord(move: Move): DnsRecordState {
+  return { values: move.destinationValues!, ttlSeconds: switchTtl(move) };
+}
 
 /** The TTL while the move runs, in seconds. */
 function switchTtl({ record, input }: Move): number {

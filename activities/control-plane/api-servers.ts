@@ -28,6 +28,7 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       await awaitReady(destination, session.signal);
       await proveSameData(source, destination);
       await proveSameData(destination, source);
+      return await session.hosting.apiServerAddress("destination", session.signal);
     }),
 
     stopDestinationApiServers: undoStep(

@@ -6,7 +6,7 @@ import { awaitInSync } from "../../etcd/membership/sync.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { proveSameData } from "./api-servers.ts";
-import { forEachEtcd, refOf } from "./etcd.ts";
+import { allEtcds, forEachEtcd, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { apiOf, step } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -19,8 +19,8 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
   return {
     commitQuorum: step(sites, "CommitQuorum", async (session, input) => {
       // All that can be refused is refused before the first change.
-      await forEachEtcd(session, input, prove);
-      await forEachEtcd(session, input, toDestination);
+      await allEtcds(session, input, prove);
+      await allEtcds(session, input, toDestination);
       const evenMs: Record<string, number> = {};
       const proofs = await forEachEtcd(session, input, async (etcd) => {
         const replaced = await replaceFirst(etcd, input, async () => await hasCommitted(session, input));
@@ -32,7 +32,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
 
     removeSourcePeers: step(sites, "RemoveSourcePeers", async (session, input) => {
       const api = await apiOf(session, "destination");
-      const voters = await forEachEtcd(session, input, async (etcd) => {
+      const voters = await allEtcds(session, input, async (etcd) => {
         for (const address of etcd.layout.source.toReversed()) {
           const member = await etcd.memberAt(address);
           if (member === undefined) continue;

@@ -1,19 +1,18 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { awaitAuthoritative } from "../../dns/authoritative.ts";
-import { LostRaceError } from "../../dns/errors.ts";
+import { LostRaceError, RefusedError, UnreachableError } from "../../dns/errors.ts";
 import { describeServer, parseServer, sameValues } from "../../dns/names.ts";
 import type { AddressType } from "../../dns/names.ts";
 import { query } from "../../dns/query.ts";
 import type { RecordValues } from "../../dns/query.ts";
 import { readTsigKey } from "../../dns/tsig.ts";
-import { replaceAddresses } from "../../dns/update.ts";
+import { proveUpdatable, replaceAddresses } from "../../dns/update.ts";
 import type { UpdateOptions } from "../../dns/update.ts";
-import type { Side } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
-import type { ControlPlaneActivities, DnsRecordState, SwitchedDns } from "./types.ts";
+import type { ControlPlaneActivities, DnsRecordState } from "./types.ts";
 
 type Steps = Pick<
   ControlPlaneActivities,
@@ -25,48 +24,32 @@ const EVERYWHERE_MS = 10 * 60_000;
 
 export function createDnsActivities(sites: ControlPlaneSites): Steps {
   return {
-    setRecordTtl: step(sites, "ExposeSourcePeers", async (session, { ttlSeconds }) => {
-      return { at: await setTtl(sites, session, "source", ttlSeconds) };
+    setRecordTtl: step(sites, "ExposeSourcePeers", async (session, { record }) => {
+      return { at: await setRecord(sites, session, record.values, record) };
     }),
 
-    restoreRecordTtl: undoStep(sites, "ExposeSourcePeers", async (session, { ttlSeconds }) => {
-      await setTtl(sites, session, "source", ttlSeconds);
+    restoreRecordTtl: undoStep(sites, "ExposeSourcePeers", async (session, { record }) => {
+      await setRecord(sites, session, record.values, record);
     }),
 
-    switchDns: step(sites, "SwitchDNS", async (session, { ttlSeconds }) => {
-      return await pointTo(sites, session, "destination", ttlSeconds);
+    switchDns: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
+      return { switchedAt: await setRecord(sites, session, fromValues, toRecord) };
     }),
 
-    switchDnsBack: step(sites, "SwitchDNS", async (session, { ttlSeconds }) => {
-      return await pointTo(sites, session, "source", ttlSeconds);
+    switchDnsBack: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
+      return { switchedAt: await setRecord(sites, session, fromValues, toRecord) };
     }),
   };
 }
 
-async function pointTo(
+/** @returns when every authoritative server had it, ms since the epoch. */
+export async function setRecord(
   sites: ControlPlaneSites,
   session: Session,
-  side: Side,
-  ttlSeconds: number,
-): Promise<SwitchedDns> {
-  const { hosting, signal } = session;
-  const [to, from] = await Promise.all([
-    hosting.apiServerAddress(side, signal),
-    hosting.apiServerAddress(side === "source" ? "destination" : "source", signal),
-  ]);
-  await replace(sites, session, from.values, { values: to.values, ttlSeconds });
-  return { switchedAt: Date.now(), values: to.values };
-}
-
-/** @returns when every server had it, ms since the epoch. */
-export async function setTtl(
-  sites: ControlPlaneSites,
-  session: Session,
-  side: Side,
-  ttlSeconds: number,
+  from: readonly string[],
+  to: DnsRecordState,
 ): Promise<number> {
-  const { values } = await session.hosting.apiServerAddress(side, session.signal);
-  await replace(sites, session, values, { values, ttlSeconds });
+  await replace(sites, session, from, to);
   return Date.now();
 }
 
@@ -150,5 +133,20 @@ export async function checkRecord(
       advice: "correct the record, or dns.servers in rehome.yaml",
     });
   }
+  await requireKey(options, values);
   return { values, ttlSeconds: Math.max(...answers.map(({ ttlSeconds }) => ttlSeconds)) };
+}
+
+async function requireKey(options: UpdateOptions, values: readonly string[]): Promise<void> {
+  try {
+    await proveUpdatable({ ...options, values });
+  } catch (error) {
+    if (!(error instanceof RefusedError || error instanceof UnreachableError)) throw error;
+    throw failure("Refused", {
+      message: `dns: the record ${options.name} cannot be changed with the key ${options.tsig.name}`,
+      found: error.message,
+      advice:
+        "check dns.tsig in rehome.yaml, the servers' allow-update or update-policy, and that the first server is the primary",
+    });
+  }
 }

@@ -3,7 +3,7 @@ import { createPreflight } from "./preflight.ts";
 import type { ControlPlaneActivities } from "./types.ts";
 
 const nothing = async () => undefined;
-const never = async () => ({ switchedAt: 0, values: [] });
+const never = async () => ({ switchedAt: 0 });
 
 /** The steps of a dry run: Preflight has read all that the plan tells, and nothing is written anywhere. */
 export function createControlPlanePlan(sites: ControlPlaneSites): ControlPlaneActivities {
@@ -20,7 +20,7 @@ export function createControlPlanePlan(sites: ControlPlaneSites): ControlPlaneAc
     clearDestinationSeed: nothing,
     joinDestinationPeers: async () => ({ members: [], roundTripMs: 0 }),
     removeDestinationPeers: nothing,
-    startDestinationApiServers: nothing,
+    startDestinationApiServers: async () => ({ url: "", values: [] }),
     stopDestinationApiServers: nothing,
     bridgeVpn: nothing,
     dismantleVpnBridge: nothing,

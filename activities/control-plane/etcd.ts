@@ -72,10 +72,27 @@ export async function openEtcd(
   };
 }
 
-/** Runs for each etcd in turn: they have members of their own, but share two seeds. */
+type Layouts = Pick<StretchedSubject, "layouts" | "maxLagRevisions">;
+
+/** Runs for all etcds at once, and ends when all have ended. @throws the first of their errors */
+export async function allEtcds<T>(
+  session: Session,
+  input: Layouts,
+  run: (etcd: StretchedEtcd) => Promise<T>,
+): Promise<T[]> {
+  const ended = await Promise.allSettled(
+    input.layouts.map(async (layout) => await forEachEtcd(session, { ...input, layouts: [layout] }, run)),
+  );
+  return ended.flatMap((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  });
+}
+
+/** Runs for one etcd after the other. */
 export async function forEachEtcd<T>(
   session: Session,
-  { layouts, maxLagRevisions }: Pick<StretchedSubject, "layouts" | "maxLagRevisions">,
+  { layouts, maxLagRevisions }: Layouts,
   run: (etcd: StretchedEtcd) => Promise<T>,
 ): Promise<T[]> {
   const results: T[] = [];

@@ -1,5 +1,5 @@
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
-import { setTtl } from "./dns.ts";
+import { setRecord } from "./dns.ts";
 import { proveSameData } from "./api-servers.ts";
 import { apiOf, step } from "./session.ts";
 import type { ControlPlaneActivities } from "./types.ts";
@@ -18,7 +18,7 @@ export function createFinishActivities(
         await removeBridge(api, config.vpn, "destination", signal);
         await probeVpn(await apiOf(session, "destination"), config.vpn, signal);
       }
-      await setTtl(sites, session, "destination", record.ttlSeconds);
+      await setRecord(sites, session, record.values, record);
       await hosting.clearSource(move, signal);
       await hosting.release(move, signal);
       return [

@@ -55,7 +55,8 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
     dismantleVpnBridge: undoStep(sites, "BridgeVPN", async ({ hosting, api, config, signal }, { side }) => {
       if (config.vpn === undefined) return;
       await removeBridge(api, config.vpn, side, signal);
-      if (side === "destination") await hosting.stopVpnServer(side, signal);
+      const isOurs = side === "destination" && (await hosting.isReachable(side, signal));
+      if (isOurs) await hosting.stopVpnServer(side, signal);
     }),
 
     moveVpnClients: step(sites, "DrainSourceKubeAPIServer", async (session, { move, towards }) => {

@@ -11,7 +11,7 @@ import type { MemberId } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
-import { forEachEtcd, refOf } from "./etcd.ts";
+import { allEtcds, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -34,13 +34,13 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
   return {
     exposeSourcePeers: step(sites, "ExposeSourcePeers", async (session) => {
       const layouts = await sourceLayouts(session);
-      await forEachEtcd(session, { layouts, maxLagRevisions: IN_STEP }, expose);
+      await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, expose);
       return layouts;
     }),
 
     hideSourcePeers: undoStep(sites, "ExposeSourcePeers", async (session) => {
       const layouts = await sourceLayouts(session);
-      await forEachEtcd(
+      await allEtcds(
         session,
         { layouts, maxLagRevisions: IN_STEP },
         async ({ cluster, layout, memberAt, wait }) => {
@@ -63,7 +63,7 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
 
     joinDestinationPeers: step(sites, "JoinDestinationPeers", async (session, input) => {
       let roundTripMs = 0;
-      const members = await forEachEtcd(session, input, async (etcd) => {
+      const members = await allEtcds(session, input, async (etcd) => {
         const state = input.etcds.find(({ name }) => name === etcd.name);
         const joined = await join(session, etcd, state, input);
         roundTripMs = Math.max(roundTripMs, joined.roundTripMs);
@@ -74,7 +74,7 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
 
     removeDestinationPeers: undoStep(sites, "JoinDestinationPeers", async (session, input) => {
       // All of them first: that works also while the destination is cut off, and the source is safe then.
-      await forEachEtcd(session, input, async (etcd) => {
+      await allEtcds(session, input, async (etcd) => {
         for (const address of etcd.layout.destination.toReversed()) await leave(etcd, address);
       });
       for (const { name } of input.layouts)

@@ -2,7 +2,7 @@ import { listAlarms } from "../../etcd/membership/sync.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { prove } from "./commit.ts";
-import { forEachEtcd } from "./etcd.ts";
+import { allEtcds } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { apiOf, step } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -32,7 +32,7 @@ export function createSoakActivities(sites: ControlPlaneSites): Pick<ControlPlan
         session.tell({ done: Math.round(now - greenSince), total: input.soakMs, unit: "ms of health" });
         if (!isLast) await pause(LOOK_EVERY_MS, session.signal);
       }
-      return { checks, proofs: await forEachEtcd(session, input, prove) };
+      return { checks, proofs: await allEtcds(session, input, prove) };
     }),
   };
 }
@@ -48,7 +48,7 @@ function unhealthy({ subject }: Session, faults: readonly string[]): Error {
 /** What is wrong at this moment, in words; empty when all is well. */
 async function faultsOf(session: Session, input: StretchedSubject): Promise<string[]> {
   const asked = await Promise.allSettled([
-    forEachEtcd(session, input, etcdFaults),
+    allEtcds(session, input, etcdFaults),
     apiFaults(session, "source"),
     apiFaults(session, "destination"),
   ]);

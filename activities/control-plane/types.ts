@@ -1,5 +1,11 @@
 import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
-import type { CarriedOver, MemberAddress, Side, StoppedController } from "../../hosting/types.ts";
+import type {
+  ApiServerAddress,
+  CarriedOver,
+  MemberAddress,
+  Side,
+  StoppedController,
+} from "../../hosting/types.ts";
 
 /** What every step is told. */
 export interface ControlPlaneSubject {
@@ -69,9 +75,14 @@ export interface Joined {
   readonly roundTripMs: number;
 }
 
+export interface DnsSwitch {
+  readonly fromValues: readonly string[];
+  readonly toRecord: DnsRecordState;
+}
+
 export interface SwitchedDns {
+  /** When every authoritative server had it, ms since the epoch. */
   readonly switchedAt: number;
-  readonly values: readonly string[];
 }
 
 /** Proof that members hold the same data: etcd's HashKV at one revision. */
@@ -137,8 +148,8 @@ export interface ControlPlaneActivities {
   releaseControlPlane(subject: ControlPlaneSubject): Promise<void>;
   exposeSourcePeers(subject: ControlPlaneSubject): Promise<readonly EtcdLayout[]>;
   hideSourcePeers(subject: ControlPlaneSubject): Promise<void>;
-  setRecordTtl(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<{ readonly at: number }>;
-  restoreRecordTtl(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<void>;
+  setRecordTtl(subject: ControlPlaneSubject & { record: DnsRecordState }): Promise<{ readonly at: number }>;
+  restoreRecordTtl(subject: ControlPlaneSubject & { record: DnsRecordState }): Promise<void>;
   copySecrets(subject: ControlPlaneSubject): Promise<CarriedOver>;
   exposeDestinationPeers(subject: StretchedSubject): Promise<readonly EtcdLayout[]>;
   clearDestinationSeed(subject: ControlPlaneSubject): Promise<void>;
@@ -146,12 +157,12 @@ export interface ControlPlaneActivities {
     subject: StretchedSubject & { maxRoundTripMs: number; etcds: readonly EtcdState[] },
   ): Promise<Joined>;
   removeDestinationPeers(subject: StretchedSubject): Promise<void>;
-  startDestinationApiServers(subject: ControlPlaneSubject): Promise<void>;
+  startDestinationApiServers(subject: ControlPlaneSubject): Promise<ApiServerAddress>;
   stopDestinationApiServers(subject: ControlPlaneSubject): Promise<void>;
   bridgeVpn(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
   dismantleVpnBridge(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
-  switchDns(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<SwitchedDns>;
-  switchDnsBack(subject: ControlPlaneSubject & { ttlSeconds: number }): Promise<SwitchedDns>;
+  switchDns(subject: ControlPlaneSubject & DnsSwitch): Promise<SwitchedDns>;
+  switchDnsBack(subject: ControlPlaneSubject & DnsSwitch): Promise<SwitchedDns>;
   moveVpnClients(subject: ControlPlaneSubject & { towards: Side }): Promise<void>;
   soak(subject: StretchedSubject & { soakMs: number }): Promise<Soaked>;
   handOverControllers(subject: ControlPlaneSubject): Promise<HandedOver>;

@@ -10,11 +10,7 @@ import type { Operated, Waits } from "./operations.ts";
 
 /** Of the garden's BackupEntry (core/v1beta1/types_backupentry.go). */
 interface BackupEntry extends Operated {
-  readonly spec: {
-    readonly bucketName: string;
-    readonly seedName?: string;
-    readonly shootRef?: { readonly kind?: string; readonly namespace?: string; readonly name?: string };
-  };
+  readonly spec: { readonly bucketName: string; readonly seedName?: string };
   readonly status?: Operated["status"] & { readonly seedName?: string };
 }
 
@@ -38,15 +34,15 @@ export async function bucketOf(api: ApiServer, seed: string, signal: AbortSignal
  */
 export async function handOverBackups(
   api: ApiServer,
-  { project, shoot, seeds }: GardenerLayout,
+  { project, namespace, seeds }: GardenerLayout,
   waits: Waits,
 ): Promise<void> {
   const path = garden(project, "backupentries");
   const { items } = await list<BackupEntry>(api, { path }, waits.signal);
   const bucketName = await bucketOf(api, seeds.destination, waits.signal);
-  for (const { metadata, spec } of items) {
-    const isOurs = spec.shootRef?.kind === "Shoot" && spec.shootRef.name === shoot;
-    if (!isOurs || metadata.name.startsWith("source-")) continue;
+  for (const { metadata } of items) {
+    // `<technical id>--<uid of the Shoot>` (pkg/utils/gardener, GenerateBackupEntryName).
+    if (!metadata.name.startsWith(`${namespace}--`)) continue;
     await moveEntry(api, { path, name: metadata.name }, seeds.destination, waits);
     await operate(api, { path, name: metadata.name }, "restore", waits, (entry) => {
       return (entry as BackupEntry).spec.bucketName === bucketName ? undefined : { spec: { bucketName } };

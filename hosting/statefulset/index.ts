@@ -35,6 +35,7 @@ const MEMBERS = 3;
 /** The move that holds a namespace. */
 const CLAIM = "rehome.dev/move";
 const CLIENT_PORT = 2379;
+const REACHABLE_MS = 5_000;
 
 /**
  * A control plane made of StatefulSets, Deployments, Services, Secrets and Leases in one namespace. Its objects carry
@@ -94,6 +95,16 @@ export function createStatefulSetHosting(
         vpn: layout.vpnServer !== undefined,
         refusals,
       };
+    },
+
+    async isReachable(side, signal) {
+      try {
+        const { status } = await seeds[side].request({ path: "/readyz", timeoutMs: REACHABLE_MS, signal });
+        return status === 200;
+      } catch {
+        signal.throwIfAborted();
+        return false;
+      }
     },
 
     async claim(move, signal) {

@@ -14,7 +14,7 @@ export type AnyMove = Pick<WorkflowHandle, "query" | "executeUpdate" | "describe
 export type Report = Awaited<ReturnType<typeof logicalClusterMigration>>;
 
 const LOOK_EVERY_MS = 20;
-const STATE_DEADLINE_MS = 90_000;
+const STATE_DEADLINE_MS = 240_000;
 
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
 export async function startMove(

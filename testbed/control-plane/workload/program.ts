@@ -42,6 +42,8 @@ export class Program {
   readonly #registers: readonly Writer[];
   readonly #passing: readonly Writer[];
   #rhythms: readonly Rhythm[] = [];
+  /** When each object was written last, counted in writes. */
+  readonly #turns = new Map<Writer, number>();
   #turn = 0;
 
   constructor(options: ProgramOptions) {
@@ -71,7 +73,8 @@ export class Program {
   start(read: Program): void {
     const reader = read.#readBy(this.#caller);
     const selector = `${groupLabel}=${read.group}`;
-    const register = () => `${read.group}-register-${this.#next(registerCount)}`;
+    let reads = 0;
+    const register = () => `${read.group}-register-${reads++ % registerCount}`;
     this.#rhythms = [
       this.#rhythm(shares.get, async () => await reader.get(register())),
       this.#rhythm(shares.list, async () => await reader.list({ pageSize, selector })),
@@ -106,14 +109,16 @@ export class Program {
   }
 
   #write(writers: readonly Writer[], run: (writer: Writer) => Promise<void>): Promise<void> | undefined {
-    const idle = writers.filter((writer) => writer.isIdle);
-    const writer = idle[this.#next(idle.length)];
-    if (writer === undefined) this.skipped += 1;
-    return writer === undefined ? undefined : run(writer);
-  }
-
-  #next(count: number): number {
+    // The one that has rested longest: all are written, and each is as old as can be when it is.
+    const [writer] = writers
+      .filter(({ isIdle }) => isIdle)
+      .toSorted((one, other) => (this.#turns.get(one) ?? 0) - (this.#turns.get(other) ?? 0));
+    if (writer === undefined) {
+      this.skipped += 1;
+      return undefined;
+    }
     this.#turn += 1;
-    return count === 0 ? 0 : this.#turn % count;
+    this.#turns.set(writer, this.#turn);
+    return run(writer);
   }
 }

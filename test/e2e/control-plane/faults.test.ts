@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { removeObject } from "../../../kubernetes/objects.ts";
+import { pollUntil } from "../../../kubernetes/wait.ts";
+import { etcdNames, seedNamespace } from "../../../testbed/control-plane/names.ts";
+import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
+import { abort, approve, attemptsOf, failureOf, untilGate, untilState } from "../harness/moves.ts";
+import { openBed, whyNot } from "./bed.ts";
+import type { ControlPlaneBed, SeedName } from "./bed.ts";
+import { startTo } from "./moves.ts";
+import type { ControlPlaneMove } from "./moves.ts";
+import { apiAddress, expectSettledIn, membersOf } from "./restored.ts";
+
+/** A dead worker is noticed by the silence of its activities. */
+const IMPATIENT = Object.fromEntries(
+  [
+    "exposeSourcePeers",
+    "joinDestinationPeers",
+    "soak",
+    "handOverControllers",
+    "commitQuorum",
+    "removeSourcePeers",
+  ].map((name) => [name, { heartbeatMs: 3_000 }]),
+);
+
+describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNot})` : ""}`, () => {
+  let bed: ControlPlaneBed;
+  beforeAll(async () => {
+    bed = await openBed();
+  });
+  afterAll(async () => {
+    await bed?.close();
+  });
+
+  /** All packets to and from a seed are lost, those of the worker included, until disposed. */
+  async function cutOff(seed: SeedName): Promise<AsyncDisposable> {
+    const { network } = bed.testbed;
+    const wires = [network.wire("seed-a", "seed-b"), network.wire("shoot", seed)];
+    await Promise.all([...wires.map(async (wire) => await wire.cut()), network.cutOperator(seed)]);
+    const mend = async () => {
+      await Promise.all([...wires.map(async (wire) => await wire.mend()), network.mendOperator(seed)]);
+    };
+    return { [Symbol.asyncDispose]: mend };
+  }
+
+  async function untilRunning(move: ControlPlaneMove, phase: string): Promise<void> {
+    await untilState(move, ({ status, phase: at }) => status === "running" && at === phase);
+  }
+
+  async function expectWrites(seed: SeedName): Promise<void> {
+    const api = bed.testbed.apiAt(await apiAddress(bed, seed));
+    const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "proof-" } };
+    await api.json({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
+  }
+
+  test("the worker is killed in one phase after the other: the move goes on and loses nothing", async () => {
+    const { shoot, dns } = bed.testbed;
+    const options = {
+      kubeconfig: shoot.kubeconfig,
+      dnsServers: dns.servers,
+      requestsPerSecond: 20,
+      watches: 10,
+    };
+    const clients = await ControlPlaneClients.start(options);
+    const move = await startTo(bed, "seed-b", { timeouts: IMPATIENT });
+    for (const phase of [
+      "JoinDestinationPeers",
+      "Soak",
+      "HandOverControllers",
+      "CommitQuorum",
+      "RemoveSourcePeers",
+    ]) {
+      await untilRunning(move, phase);
+      await bed.worker.kill();
+      await bed.worker.start();
+    }
+    expect((await move.result()).verified).toBe(true);
+    const result = await clients.conclude();
+    expect(result.failures).toEqual([]);
+    expect(result).toMatchObject({ lostWrites: 0, staleReads: 0, missedEvents: 0, leaseLost: false });
+    const attempts = await attemptsOf(move);
+    expect(attempts.get("joinDestinationPeers")).toBeGreaterThan(1);
+    await expectSettledIn(bed, "seed-b");
+  });
+
+  test("the destination is cut off before the point of no return: the source serves, and an abort ends", async () => {
+    const move = await startTo(bed, "seed-a", { gates: ["Soak"] });
+    await untilGate(move, "Soak");
+    {
+      await using _ = await cutOff("seed-a");
+      await expectWrites("seed-b");
+      await abort(move);
+      // The members of the lost seed go while it is away, since that is what the source's safety hangs on.
+      for (const etcd of etcdNames) {
+        await pollUntil(
+          `${etcd} has its three members`,
+          async () => {
+            const { length } = await membersOf(bed, "seed-b", etcd);
+            return length === 3 || `${length} members`;
+          },
+          { everyMs: 500, deadlineMs: 240_000 },
+        );
+      }
+      await expectWrites("seed-b");
+    }
+    expect((await failureOf(move.result())).type).toBe("Aborted");
+    await expectSettledIn(bed, "seed-b");
+  });
+
+  test("the source is cut off after the point of no return: the destination serves, and the move ends when it is back", async () => {
+    const move = await startTo(bed, "seed-a", { gates: ["RemoveSourcePeers"] });
+    await untilGate(move, "RemoveSourcePeers");
+    {
+      await using _ = await cutOff("seed-b");
+      await expectWrites("seed-a");
+      await approve(move, "RemoveSourcePeers");
+      await untilRunning(move, "CleanUpSource");
+      await expectWrites("seed-a");
+    }
+    expect((await move.result()).verified).toBe(true);
+    await expectSettledIn(bed, "seed-a");
+  });
+
+  test("a member dies on either side, and DNS does not answer: the move waits for them", async () => {
+    const { testbed } = bed;
+    const move = await startTo(bed, "seed-b", { gates: ["SwitchDNS", "Soak"] });
+    await untilGate(move, "SwitchDNS");
+    await testbed.dns.primary.stop();
+    await approve(move, "SwitchDNS");
+    await untilRunning(move, "SwitchDNS");
+    await testbed.dns.primary.start();
+    await untilGate(move, "Soak");
+    const pods = `/api/v1/namespaces/${seedNamespace}/pods`;
+    await removeObject(testbed.seeds["seed-a"].api, `${pods}/etcd-main-1`);
+    await removeObject(testbed.seeds["seed-b"].api, `${pods}/etcd-events-0`);
+    await approve(move, "Soak");
+    expect((await move.result()).verified).toBe(true);
+    await expectSettledIn(bed, "seed-b");
+  });
+
+  test.each([
+    [20, 10],
+    [100, 50],
+  ])("a round trip of %d ms between the seeds is measured, and bridged", async (roundTripMs, delayMs) => {
+    await bed.testbed.network.wire("seed-a", "seed-b").setDelay(delayMs);
+    const to = roundTripMs === 20 ? "seed-a" : "seed-b";
+    const report = await (await startTo(bed, to)).result();
+    expect(report.roundTripMs).toBeGreaterThanOrEqual(roundTripMs);
+    expect(report.roundTripMs).toBeLessThan(roundTripMs * 2);
+    await expectSettledIn(bed, to);
+  });
+
+  test("a round trip that is too long is refused with the numbers, and all is as before", async () => {
+    const move = await startTo(bed, "seed-a", { maxRoundTripMs: 40 });
+    const { type, message } = await failureOf(move.result());
+    expect(type).toBe("Refused");
+    expect(message).toMatch(/a round trip between seed-b and seed-a takes \d+\.\d ms/);
+    expect(message).toMatch(/maxRoundTripMs 40/);
+    await expectSettledIn(bed, "seed-b");
+  });
+});

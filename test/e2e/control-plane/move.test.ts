@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { abort, failureOf, untilGate } from "../harness/moves.ts";
+import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
+import { openBed, otherSeed, whyNot } from "./bed.ts";
+import type { ControlPlaneBed, SeedName } from "./bed.ts";
+import { startTo } from "./moves.ts";
+import { watchQuorum } from "./quorum.ts";
+import { expectSettledIn } from "./restored.ts";
+
+describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`, () => {
+  let bed: ControlPlaneBed;
+  beforeAll(async () => {
+    bed = await openBed();
+  });
+  afterAll(async () => {
+    await bed?.close();
+  });
+
+  test.each<[string, SeedName]>([
+    ["there", "seed-b"],
+    ["back", "seed-a"],
+  ])("moves %s without a failed request, a missed event or a moment without quorum", async (_way, to) => {
+    const { shoot, dns } = bed.testbed;
+    const options = {
+      kubeconfig: shoot.kubeconfig,
+      dnsServers: dns.servers,
+      requestsPerSecond: 40,
+      watches: 20,
+    };
+    const clients = await ControlPlaneClients.start(options);
+    await using quorum = watchQuorum(bed, otherSeed(to));
+    const move = await startTo(bed, to);
+    const report = await move.result();
+    const result = await clients.conclude();
+
+    expect(report).toMatchObject({ from: otherSeed(to), to, verified: true });
+    expect(report.committed?.proofs.map(({ members }) => members)).toEqual([6, 6]);
+    expect(result.failures).toEqual([]);
+    expect(result).toMatchObject({ failedRequests: 0, lostWrites: 0, staleReads: 0, missedEvents: 0 });
+    expect(result).toMatchObject({ resourceVersionRegressions: 0, leaseLost: false });
+    expect(result.requests).toBeGreaterThan(500);
+    expect(await quorum.problems()).toEqual([]);
+    await expectSettledIn(bed, to);
+    const { events } = await move.fetchHistory();
+    expect(events?.length).toBeLessThan(200);
+  });
+
+  test("refuses an abort after the point of no return, and ends", async () => {
+    const move = await startTo(bed, "seed-b", { gates: ["RemoveSourcePeers"] });
+    await untilGate(move, "RemoveSourcePeers");
+    const { message } = await failureOf(abort(move));
+    expect(message).toMatch(/point of no return/);
+    await move.executeUpdate("approve", { args: [{ gate: "RemoveSourcePeers", by: "anna" }] });
+    expect((await move.result()).verified).toBe(true);
+    await expectSettledIn(bed, "seed-b");
+  });
+});

@@ -1,0 +1,134 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ApiServer } from "../../../kubernetes/api-server.ts";
+import { apply, merge, removeObject } from "../../../kubernetes/objects.ts";
+import type { KubeObject } from "../../../kubernetes/objects.ts";
+import type { DriverState } from "./faults.ts";
+import { follow, selfOf } from "./follow.ts";
+
+interface Pod extends KubeObject {
+  readonly spec: { readonly nodeName?: string; readonly containers: readonly { readonly name: string }[] };
+  readonly status?: { readonly phase?: string };
+}
+interface Service extends KubeObject {
+  readonly spec: { readonly type?: string };
+  readonly status?: { readonly loadBalancer?: { readonly ingress?: readonly object[] } };
+}
+
+/** Controllers that keep a Lease of their name in their namespace, as the originals do. */
+const leaders = ["cluster-autoscaler", "machine-controller-manager", "gardener-resource-manager"];
+const stepMs = 15;
+const renewMs = 200;
+
+/** Answers as kubelets and load balancers of one seed: pods run, and Services get addresses of `prefix`. */
+export function driveNodes(
+  seed: string,
+  api: ApiServer,
+  prefix: string,
+  state: DriverState,
+  signal: AbortSignal,
+): Promise<void>[] {
+  const running = new Set<string>();
+  state.running.set(seed, running);
+  const pods = follow<Pod>(api, "/api/v1/pods", async (pod) => await drivePod(seed, api, pod, state), signal);
+  let next = 10;
+  const services = follow<Service>(
+    api,
+    "/api/v1/services",
+    async (service) => {
+      if (service.spec.type !== "LoadBalancer" || service.status?.loadBalancer?.ingress !== undefined) return;
+      const ingress = [{ ip: `${prefix}.${next++}`, ipMode: "VIP" }];
+      await delay(stepMs);
+      await merge(api, `${selfOf("/api/v1/services", service)}/status`, { status: { loadBalancer: { ingress } } });
+    },
+    signal,
+  );
+  return [pods, services, renewLeases(seed, api, state, signal)];
+}
+
+async function drivePod(seed: string, api: ApiServer, pod: Pod, state: DriverState): Promise<void> {
+  const self = selfOf("/api/v1/pods", pod);
+  const { name, deletionTimestamp } = pod.metadata;
+  const running = state.running.get(seed)!;
+  if (deletionTimestamp !== undefined) {
+    await delay(stepMs);
+    running.delete(name);
+    const leader = leaders.find((known) => name.startsWith(`${known}-`));
+    if (leader !== undefined && !state.keepLease.has(leader)) await releaseLease(api, pod.metadata.namespace!, leader);
+    await removeObject(api, self, { gracePeriodSeconds: 0 });
+    return;
+  }
+  if (pod.spec.nodeName === undefined) {
+    const target = { apiVersion: "v1", kind: "Node", name: "node-1" };
+    const body = { apiVersion: "v1", kind: "Binding", metadata: { name }, target };
+    await api.json({ method: "POST", path: `${self}/binding`, body });
+    return;
+  }
+  if (pod.status?.phase === "Running") return;
+  await delay(stepMs);
+  begin(seed, name, state);
+  await merge(api, `${self}/status`, { status: statusOf(pod, !state.unready.has(name)) });
+}
+
+function begin(seed: string, name: string, state: DriverState): void {
+  state.running.get(seed)!.add(name);
+  for (const leader of leaders.filter((known) => name.startsWith(`${known}-`))) {
+    for (const [other, pods] of state.running) {
+      if (other !== seed && [...pods].some((pod) => pod.startsWith(`${leader}-`))) state.overlaps.push(leader);
+    }
+  }
+}
+
+function statusOf({ spec }: Pod, ready: boolean): object {
+  const now = new Date().toISOString();
+  const conditions = ["Ready", "ContainersReady"].map((type) => ({
+    type,
+    status: ready ? "True" : "False",
+    lastTransitionTime: now,
+  }));
+  const containerStatuses = spec.containers.map(({ name }) => ({
+    name,
+    ready,
+    restartCount: 0,
+    image: "image",
+    imageID: "",
+    state: { running: { startedAt: now } },
+  }));
+  return { phase: "Running", startTime: now, conditions, containerStatuses };
+}
+
+/** Says that a pod is ready after all, as its kubelet would. */
+export async function makeReady(api: ApiServer, namespace: string, name: string, state: DriverState): Promise<void> {
+  state.unready.delete(name);
+  const path = `/api/v1/namespaces/${namespace}/pods/${name}`;
+  const pod = await api.json<Pod>({ path });
+  await merge(api, `${path}/status`, { status: statusOf(pod, true) });
+}
+
+/** As client-go's leader election gives a Lease back: without a holder. */
+async function releaseLease(api: ApiServer, namespace: string, name: string): Promise<void> {
+  // A renewal may be on its way.
+  await delay(renewMs);
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
+  await merge(api, path, { spec: { holderIdentity: null, leaseDurationSeconds: 1 } });
+}
+
+async function renewLeases(seed: string, api: ApiServer, state: DriverState, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    for (const pod of state.running.get(seed) ?? []) {
+      const leader = leaders.find((known) => pod.startsWith(`${known}-`));
+      const namespace = state.namespace;
+      if (leader !== undefined) await setLease(api, namespace, leader, pod).catch(() => undefined);
+    }
+    await delay(renewMs);
+  }
+}
+
+async function setLease(api: ApiServer, namespace: string, name: string, holderIdentity: string): Promise<void> {
+  const renewTime = new Date().toISOString().replace("Z", "000Z");
+  await apply(api, `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`, {
+    apiVersion: "coordination.k8s.io/v1",
+    kind: "Lease",
+    metadata: { name },
+    spec: { holderIdentity, renewTime, leaseDurationSeconds: 15 },
+  } as KubeObject);
+}
