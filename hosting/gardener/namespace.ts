@@ -1,5 +1,6 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { merge } from "../../kubernetes/objects.ts";
+import { retryConflicts } from "./operations.ts";
 import { REPLICAS, SeedNamespace } from "../statefulset/seed.ts";
 import type { Workload, WorkloadKind } from "../statefulset/seed.ts";
 
@@ -12,18 +13,20 @@ export class ShootNamespace extends SeedNamespace {
     replicas: number,
     signal: AbortSignal,
   ): Promise<Workload | undefined> {
-    let workload = await this.workload(kind, name, signal);
-    if (workload === undefined || workload.spec.replicas === replicas) return workload;
-    const path = `${this.workloads(kind)}/${name}`;
-    const before = workload.spec.replicas ?? 1;
-    if (replicas === 0 && before > 0) {
+    return await retryConflicts(async () => {
+      let workload = await this.workload(kind, name, signal);
+      if (workload === undefined || workload.spec.replicas === replicas) return workload;
+      const path = `${this.workloads(kind)}/${name}`;
+      const before = workload.spec.replicas ?? 1;
+      if (replicas === 0 && workload.metadata.annotations?.[REPLICAS] !== String(before)) {
+        const { resourceVersion } = workload.metadata;
+        const annotations = { [REPLICAS]: String(before) };
+        workload = await merge<Workload>(this.api, path, { metadata: { resourceVersion, annotations } });
+      }
       const { resourceVersion } = workload.metadata;
-      const annotations = { [REPLICAS]: String(before) };
-      workload = await merge<Workload>(this.api, path, { metadata: { resourceVersion, annotations } });
-    }
-    const { resourceVersion } = workload.metadata;
-    await merge(this.api, `${path}/scale`, { metadata: { resourceVersion }, spec: { replicas } });
-    return await this.workload(kind, name, signal);
+      await merge(this.api, `${path}/scale`, { metadata: { resourceVersion }, spec: { replicas } });
+      return await this.workload(kind, name, signal);
+    }, signal);
   }
 }
 

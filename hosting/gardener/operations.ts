@@ -50,6 +50,19 @@ export class OperationFailedError extends Error {
   override readonly name = "OperationFailedError";
 }
 
+/** Does something again as long as others were faster; controllers write to the same objects all the time. */
+export async function retryConflicts<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (let count = 1; ; count++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const lost = error instanceof ApiError && error.status === 409;
+      if (!lost || count === CONFLICTS.attempts) throw error;
+      await delay(CONFLICTS.pauseMs, undefined, { signal });
+    }
+  }
+}
+
 /**
  * Reads an object, compares, and changes it only as it was when it was read; begins anew when another was faster.
  * @param change the merge patch, or undefined when nothing is left to do.
@@ -62,18 +75,11 @@ export async function converge<T extends KubeObject>(
   signal: AbortSignal,
   subresource = "",
 ): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
+  return await retryConflicts(async () => {
     const object = await api.json<T>({ path, signal });
     const patch = change(object);
-    if (patch === undefined) return object;
-    try {
-      return await merge<T>(api, `${path}${subresource}`, withVersion(patch, object));
-    } catch (error) {
-      const lost = error instanceof ApiError && error.status === 409;
-      if (!lost || attempt === CONFLICTS.attempts) throw error;
-      await delay(CONFLICTS.pauseMs, undefined, { signal });
-    }
-  }
+    return patch === undefined ? object : await merge<T>(api, `${path}${subresource}`, withVersion(patch, object));
+  }, signal);
 }
 
 function withVersion(patch: { metadata?: object }, { metadata }: KubeObject): object {
@@ -144,7 +150,7 @@ export async function deleteObject(
   shallow = false,
 ): Promise<void> {
   const own = `${path}/${name}`;
-  try {
+  const attempt = async () => {
     const object = await converge<Operated>(
       api,
       own,
@@ -158,12 +164,12 @@ export async function deleteObject(
       },
       signal,
     );
-    await removeObject(api, own, {
-      preconditions: {
-        uid: object.metadata.uid,
-        ...(shallow && { resourceVersion: object.metadata.resourceVersion }),
-      },
-    });
+    // A controller that has put its finalizer back meanwhile would do its work: the version tells.
+    const { uid, resourceVersion } = object.metadata;
+    await removeObject(api, own, { preconditions: { uid, ...(shallow && { resourceVersion }) } });
+  };
+  try {
+    await retryConflicts(attempt, signal);
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 404)) throw error;
   }

@@ -210,6 +210,9 @@ describe("clients of a control plane", () => {
     try {
       await writeApart(on, 3, "program-3-register-1", "put", second);
       await point(addresses[1]);
+      // What the cache knows may be used until its time is over.
+      const isKnown = async () => expect(await on.resolver.addressesOf(apiName)).toEqual([addresses[1]]);
+      await vi.waitFor(isKnown, 5_000);
       on.observer.close();
       const result = await on.conclude(2_000);
       expect(result.missedEvents).toBeGreaterThan(0);

@@ -1,8 +1,8 @@
 import type { ControlPlaneReport } from "../../activities/control-plane/types.ts";
 import { count, duration } from "../../cli/view/format.ts";
 import { span } from "../../cli/view/line.ts";
-import type { Line } from "../../cli/view/line.ts";
-import type { ControlPlaneClientsResult } from "../control-plane/workload/conclusion.ts";
+import type { Line, Tone } from "../../cli/view/line.ts";
+import type { ControlPlaneClientsResult, ProtocolResult } from "../control-plane/workload/conclusion.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
 import { phases, row, title, verdict, zero } from "./report-text.ts";
 
@@ -59,7 +59,8 @@ function account(clients: ControlPlaneClientsResult): Line[] {
   return [
     ...title("The clients' own account"),
     row("requests", count(clients.requests), "by the DNS name, over HTTP/1.1 and HTTP/2"),
-    row("failed", count(clients.failedRequests), "after client-go's retries", zero(clients.failedRequests)),
+    row("failed, HTTP/2", ...failedOf(clients.protocols.http2)),
+    row("failed, HTTP/1.1", ...failedOf(clients.protocols.http1)),
     row("acknowledged writes", count(clients.acknowledgedWrites)),
     row("lost writes", count(clients.lostWrites), "", zero(clients.lostWrites)),
     row("stale reads", count(clients.staleReads), "", zero(clients.staleReads)),
@@ -82,6 +83,10 @@ function account(clients: ControlPlaneClientsResult): Line[] {
     ),
     ...clients.failures.slice(0, 10).map((words): Line => [span(`  ${words}`, "bad")]),
   ];
+}
+
+function failedOf({ failedRequests, requests }: ProtocolResult): [value: string, detail: string, tone: Tone] {
+  return [count(failedRequests), `of ${count(requests)}, after client-go's retries`, zero(failedRequests)];
 }
 
 function tunnels({ vpn }: ControlPlaneClientsResult): Line[] {

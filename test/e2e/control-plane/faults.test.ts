@@ -4,6 +4,7 @@ import { pollUntil } from "../../../kubernetes/wait.ts";
 import { etcdNames, seedNamespace } from "../../../testbed/control-plane/names.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import { abort, approve, attemptsOf, failureOf, untilGate, untilState } from "../harness/moves.ts";
+import { expectUnharmed } from "./clients.ts";
 import { openBed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 import { startTo } from "./moves.ts";
@@ -74,9 +75,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
       await bed.worker.start();
     }
     expect((await move.result()).verified).toBe(true);
-    const result = await clients.conclude();
-    expect(result.failures).toEqual([]);
-    expect(result).toMatchObject({ lostWrites: 0, staleReads: 0, missedEvents: 0, leaseLost: false });
+    expectUnharmed(await clients.conclude());
     const attempts = await attemptsOf(move);
     expect(attempts.get("joinDestinationPeers")).toBeGreaterThan(1);
     await expectSettledIn(bed, "seed-b");

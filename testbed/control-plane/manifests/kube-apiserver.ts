@@ -73,8 +73,8 @@ function apiServerFlags(serviceRange: string): string[] {
     // Pods of the moved cluster use its DNS name; an address of one seed must not be written into it.
     "--endpoint-reconciler-type=none",
     "--shutdown-delay-duration=5s",
-    "--shutdown-send-retry-after=true",
-    "--goaway-chance=0.001",
+    // Moves the connections of busy clients to whatever the DNS name says by then, in seconds.
+    "--goaway-chance=0.02",
     "--profiling=false",
   ];
 }

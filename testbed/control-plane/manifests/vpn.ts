@@ -152,7 +152,8 @@ export function vpnClientConfig(): V1ConfigMap {
     "resolv-retry infinite",
     "verb 3",
     "script-security 2",
-    `up "/bin/sh -c 'touch ${connectedFile}'"`,
+    // Clients share the node's network: each answers for its own tunnel address only.
+    `up "/bin/sh -c 'echo 1 > /proc/sys/net/ipv4/conf/$dev/arp_ignore; touch ${connectedFile}'"`,
     `down "/bin/sh -c 'rm -f ${connectedFile}'"`,
   ];
   return configMap(vpnClientMetadata, { "client.conf": `${settings.join("\n")}\n` });
@@ -171,8 +172,6 @@ export function vpnClientDeployment(): V1Deployment {
           "/bin/sh",
           "-c",
           lines(
-            // Clients share the node's network: each answers for its own tunnel address only.
-            "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore",
             'host="${VPN_ENDPOINT%:*}" port="${VPN_ENDPOINT##*:}"',
             'exec openvpn --config /etc/openvpn/client.conf --remote "$host" "$port" --http-proxy "$host" "$port"',
           ),

@@ -32,6 +32,7 @@ export async function follow<T extends KubeObject>(
         await work(object);
       } catch (error) {
         if (signal.aborted) return;
+        console.error('DBG', key, String(error));
         if (!(error instanceof ApiError)) throw error;
         await delay(RETRY_MS);
         const fresh = await api.find<T>({ path: selfOf(path, object), signal }).catch(() => undefined);
