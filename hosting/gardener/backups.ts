@@ -1,11 +1,11 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { awaitObject, list } from "../../kubernetes/objects.ts";
+import { awaitObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { garden, seedsOfGarden } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { OperationFailedError, converge, operate } from "./operations.ts";
+import { OperationFailedError, converge, listOrNone, operate } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Of the garden's BackupEntry (core/v1beta1/types_backupentry.go). */
@@ -38,7 +38,7 @@ export async function handOverBackups(
   waits: Waits,
 ): Promise<void> {
   const path = garden(project, "backupentries");
-  const { items } = await list<BackupEntry>(api, { path }, waits.signal);
+  const items = await listOrNone<BackupEntry>(api, path, waits.signal);
   const bucketName = await bucketOf(api, seeds.destination, waits.signal);
   for (const { metadata } of items) {
     // `<technical id>--<uid of the Shoot>` (pkg/utils/gardener, GenerateBackupEntryName).

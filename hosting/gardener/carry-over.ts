@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
-import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { apply, list } from "../../kubernetes/objects.ts";
+import { apply } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { REPLICAS } from "../statefulset/seed.ts";
 import type { CarriedOver } from "../types.ts";
 import { extensionOfSeed, seedsOfGarden } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
+import { listOrNone } from "./operations.ts";
 
 type Plain = Readonly<Record<string, unknown>>;
 interface Carried extends KubeObject {
@@ -118,14 +118,8 @@ async function copy(
 }
 
 async function listed(seed: ShootSeed, kind: Kind, signal: AbortSignal): Promise<readonly Carried[]> {
-  try {
-    const { items } = await list<Carried>(seed.api, { path: pathOf(kind, seed.namespace.name) }, signal);
-    return items.filter((object) => isCarried(kind, object));
-  } catch (error) {
-    // A seed without Istio, say.
-    if (error instanceof ApiError && error.status === 404) return [];
-    throw error;
-  }
+  const items = await listOrNone<Carried>(seed.api, pathOf(kind, seed.namespace.name), signal);
+  return items.filter((object) => isCarried(kind, object));
 }
 
 function isCarried({ kind }: Kind, { metadata, type }: Carried): boolean {

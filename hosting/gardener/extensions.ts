@@ -1,9 +1,7 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
-import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { list } from "../../kubernetes/objects.ts";
 import { OPERATION, extension } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject, operate } from "./operations.ts";
+import { converge, deleteObject, listOrNone, operate } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /**
@@ -111,17 +109,7 @@ async function all(seed: ShootSeed, signal: AbortSignal): Promise<Found[]> {
   const found: Found[] = [];
   for (const [resource, kind] of KINDS) {
     const path = extension(seed.namespace.name, resource);
-    for (const object of await listed(seed.api, path, signal)) found.push({ path, kind, object });
+    for (const object of await listOrNone<Operated>(seed.api, path, signal)) found.push({ path, kind, object });
   }
   return found;
-}
-
-/** @returns none where the seed does not know the kind. */
-async function listed(api: ApiServer, path: string, signal: AbortSignal): Promise<readonly Operated[]> {
-  try {
-    return (await list<Operated>(api, { path }, signal)).items;
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return [];
-    throw error;
-  }
 }

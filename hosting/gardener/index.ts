@@ -30,6 +30,7 @@ import { GardenShoot } from "./shoot.ts";
 import { isReady, isRunning } from "../statefulset/seed.ts";
 
 const MEMBERS = 3;
+const REACHABLE_MS = 5_000;
 
 /** What Gardener has beyond other hostings: DNS by its own records, and a garden that says where a Shoot runs. */
 export interface GardenerHosting extends Hosting {
@@ -71,6 +72,16 @@ export function createGardenerHosting(
   return {
     dns,
     inspect: async (signal) => await inspect({ shoot, at, layout }, signal),
+
+    async isReachable(side, signal) {
+      try {
+        const { status } = await servers[side].request({ path: "/readyz", timeoutMs: REACHABLE_MS, signal });
+        return status === 200;
+      } catch {
+        signal.throwIfAborted();
+        return false;
+      }
+    },
 
     async claim(move, signal) {
       await shoot.claim(move, signal);

@@ -1,8 +1,7 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
-import { list } from "../../kubernetes/objects.ts";
 import { machines } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject } from "./operations.ts";
+import { converge, deleteObject, listOrNone } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Owners come first: what is made after them names them. */
@@ -38,7 +37,8 @@ export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits)
   const uids = new Map<string, string>();
   for (const [resource, kind] of KINDS) {
     const path = machines(from.namespace.name, resource);
-    const [here, there] = [await listed(from, path, waits.signal), await listed(to, path, waits.signal)];
+    const known = async ({ api }: ShootSeed) => await listOrNone<MachineObject>(api, path, waits.signal);
+    const [here, there] = [await known(from), await known(to)];
     for (const object of here)
       uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
     const names = new Set(here.map(({ metadata }) => metadata.name));
@@ -104,26 +104,12 @@ function ignoreMissing(error: unknown): void {
 export async function forgetMachines(seed: ShootSeed, waits: Waits): Promise<void> {
   for (const [resource] of KINDS.toReversed()) {
     const path = machines(seed.namespace.name, resource);
-    for (const { metadata } of await listed(seed, path, waits.signal))
+    for (const { metadata } of await listOrNone<MachineObject>(seed.api, path, waits.signal))
       await deleteObject(seed.api, { path, name: metadata.name }, waits, true);
   }
 }
 
 async function providerIds(seed: ShootSeed, signal: AbortSignal): Promise<string[]> {
-  const found = await listed(seed, machines(seed.namespace.name, "machines"), signal);
+  const found = await listOrNone<MachineObject>(seed.api, machines(seed.namespace.name, "machines"), signal);
   return found.map(({ metadata, spec }) => `${metadata.name}=${String(spec?.["providerID"] ?? "")}`).sort();
-}
-
-/** @returns none where the seed runs no machines at all. */
-async function listed(
-  { api }: ShootSeed,
-  path: string,
-  signal: AbortSignal,
-): Promise<readonly MachineObject[]> {
-  try {
-    return (await list<MachineObject>(api, { path }, signal)).items;
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return [];
-    throw error;
-  }
 }

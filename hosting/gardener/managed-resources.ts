@@ -1,7 +1,6 @@
-import { list } from "../../kubernetes/objects.ts";
 import { managedResources } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject } from "./operations.ts";
+import { converge, deleteObject, listOrNone } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 interface ManagedResource extends Operated {
@@ -15,7 +14,7 @@ interface ManagedResource extends Operated {
  */
 export async function deleteManagedResources(seed: ShootSeed, waits: Waits): Promise<void> {
   const path = managedResources(seed.namespace.name);
-  const { items } = await list<ManagedResource>(seed.api, { path }, waits.signal);
+  const items = await listOrNone<ManagedResource>(seed.api, path, waits.signal);
   for (const { metadata } of items) {
     const kept = await converge<ManagedResource>(
       seed.api,

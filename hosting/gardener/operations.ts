@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
+import { awaitObject, list, merge, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { CONFIRM_DELETION, OPERATION, OPERATION_TIMESTAMP } from "./names.ts";
 
@@ -43,23 +43,36 @@ export interface Waits {
 export type Operation = "migrate" | "restore" | "reconcile";
 
 const LAST_OPERATION = { migrate: "Migrate", restore: "Restore" } as const;
-const CONFLICTS = { attempts: 20, pauseMs: 50 };
+const CONFLICTS = { attempts: 40, pauseMs: 50 };
 
 /** A controller has given up: its last operation is `Failed`, which it does not try again by itself. */
 export class OperationFailedError extends Error {
   override readonly name = "OperationFailedError";
 }
 
-/** Does something again as long as others were faster; controllers write to the same objects all the time. */
+/**
+ * Does something again as long as others were faster (409): controllers write to the same objects all the time. Also
+ * while an API server is not ready for a kind yet (429): its caches of custom resources begin with the first request.
+ */
 export async function retryConflicts<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let count = 1; ; count++) {
     try {
       return await attempt();
     } catch (error) {
-      const lost = error instanceof ApiError && error.status === 409;
+      const lost = error instanceof ApiError && (error.status === 409 || error.status === 429);
       if (!lost || count === CONFLICTS.attempts) throw error;
       await delay(CONFLICTS.pauseMs, undefined, { signal });
     }
+  }
+}
+
+/** All objects of a collection; none where the seed does not know the kind. */
+export async function listOrNone<T>(api: ApiServer, path: string, signal: AbortSignal): Promise<readonly T[]> {
+  try {
+    return await retryConflicts(async () => (await list<T>(api, { path }, signal)).items, signal);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return [];
+    throw error;
   }
 }
 

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import type { WorkflowHandle } from "@temporalio/client";
-import type { ControlPlaneReport } from "../../../activities/control-plane/types.ts";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import type { controlPlaneMigration } from "../../../workflows/control-plane-migration.ts";
 import { controlPlane } from "../../../testbed/control-plane/names.ts";
@@ -26,13 +25,4 @@ export async function startTo(
   more: object = {},
 ): Promise<ControlPlaneMove> {
   return await startControlPlaneMove(bed, { controlPlane, to, ...BRISK, ...more });
-}
-
-/** A whole move. @throws WorkflowFailedError */
-export async function moveTo(
-  bed: ControlPlaneBed,
-  to: SeedName,
-  more: object = {},
-): Promise<ControlPlaneReport> {
-  return await (await startTo(bed, to, more)).result();
 }

@@ -89,7 +89,7 @@ async function driveEtcd(seed: string, api: ApiServer, etcd: Etcd, state: Driver
 
 async function deleteEtcd(api: ApiServer, etcd: Etcd, { namespace }: DriverState): Promise<void> {
   const { name } = etcd.metadata;
-  await removeObject(api, `/apis/apps/v1/namespaces/${namespace}/statefulsets/${name}`, { propagationPolicy: "Foreground" });
+  await removeObject(api, `/apis/apps/v1/namespaces/${namespace}/statefulsets/${name}?propagationPolicy=Background`);
   for (const resource of ["pods", "persistentvolumeclaims"]) {
     const path = `/api/v1/namespaces/${namespace}/${resource}`;
     const labels = { "app.kubernetes.io/part-of": name };

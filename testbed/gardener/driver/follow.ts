@@ -29,14 +29,14 @@ export async function follow<T extends KubeObject>(
     for (let object = dirty.get(key); object !== undefined; object = dirty.get(key)) {
       dirty.delete(key);
       try {
-        await work(object);
+        // Read again: what the watch has told may be older than what this driver has written since.
+        const newest = await api.find<T>({ path: selfOf(path, object), signal });
+        if (newest !== undefined) await work(newest);
       } catch (error) {
         if (signal.aborted) return;
-        console.error('DBG', key, String(error));
         if (!(error instanceof ApiError)) throw error;
         await delay(RETRY_MS);
-        const fresh = await api.find<T>({ path: selfOf(path, object), signal }).catch(() => undefined);
-        if (fresh !== undefined && !dirty.has(key)) dirty.set(key, fresh);
+        if (!dirty.has(key)) dirty.set(key, object);
       }
     }
     busy.delete(key);

@@ -50,14 +50,11 @@ async function drivePod(seed: string, api: ApiServer, pod: Pod, state: DriverSta
   const { name, deletionTimestamp } = pod.metadata;
   const running = state.running.get(seed)!;
   if (deletionTimestamp !== undefined) {
-    console.error("DBG del", name);
     await delay(stepMs);
     running.delete(name);
     const leader = leaders.find((known) => name.startsWith(`${known}-`));
     if (leader !== undefined && !state.keepLease.has(leader)) await releaseLease(api, pod.metadata.namespace!, leader);
-    console.error("DBG remove", self);
-    await removeObject(api, self, { gracePeriodSeconds: 0 });
-    console.error("DBG removed", self);
+    await removeObject(api, `${self}?gracePeriodSeconds=0`);
     return;
   }
   if (pod.spec.nodeName === undefined) {
