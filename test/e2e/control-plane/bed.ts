@@ -32,11 +32,13 @@ export interface ControlPlaneBed {
   close(): Promise<void>;
 }
 
-/** @param delayMs one way between the seeds. */
-export async function openBed(delayMs = 0): Promise<ControlPlaneBed> {
+/** TTL of the DNS record before and after moves: short, because a move waits for it twice. */
+export const TTL_SECONDS = 5;
+
+export async function openBed(): Promise<ControlPlaneBed> {
   const dir = await mkdtemp(join(tmpdir(), "rehome-cp-"));
   const [testbed] = await Promise.all([
-    startControlPlaneTestbed({ dir, delayMs }),
+    startControlPlaneTestbed({ dir, ttlSeconds: TTL_SECONDS }),
     promisify(execFile)(process.execPath, [BUNDLE]),
   ]);
   try {

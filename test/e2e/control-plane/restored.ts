@@ -16,10 +16,9 @@ import {
   systemNamespace,
 } from "../../../testbed/control-plane/names.ts";
 import { echoPath } from "../../../testbed/control-plane/shoot-side.ts";
-import { otherSeed } from "./bed.ts";
+import { otherSeed, TTL_SECONDS } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 
-const TTL_SECONDS = 30;
 const never = new AbortController().signal;
 
 /**
