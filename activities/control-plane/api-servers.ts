@@ -35,7 +35,9 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       sites,
       "StartDestinationKubeAPIServer",
       async ({ hosting, signal }) => {
-        await hosting.stopApiServers("destination", signal);
+        // What is cut off goes with its namespace, when it is back; until then the quorum must not wait for it.
+        if (await hosting.isReachable("destination", signal))
+          await hosting.stopApiServers("destination", signal);
       },
     ),
 

@@ -188,9 +188,12 @@ describe("a control plane of Gardener moves", () => {
 
   test("the source is cleared, and nothing that it stood for is touched", async () => {
     const resources = recordChanges<KubeObject & { spec: { keepObjects?: boolean } }>([bed.apis.source], resourcesPath);
-    for (const etcd of etcds) await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
-    await twice(async () => await hosting.clearSource("move-1", limit()));
-    await resources.stop();
+    try {
+      for (const etcd of etcds) await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
+      await twice(async () => await hosting.clearSource("move-1", limit()));
+    } finally {
+      await resources.stop();
+    }
     const deleted = resources.seen.filter(({ type }) => type === "DELETED");
     expect(deleted.length).toBe(2);
     expect(deleted.every(({ object }) => object.spec.keepObjects === true)).toBe(true);

@@ -8,7 +8,7 @@ import { makeControlPlane, makeSeed } from "./seed-objects.ts";
 import { startGardenerServers } from "./servers.ts";
 
 export interface GardenerBed {
-  readonly apis: Readonly<Record<"garden" | "source" | "destination", ApiServer>>;
+  readonly apis: Readonly<Record<"garden" | "core" | "source" | "destination", ApiServer>>;
   readonly driver: Driver;
   stop(): Promise<void>;
 }
@@ -17,10 +17,10 @@ export interface GardenerBed {
 export async function startGardenerBed(dir: string): Promise<GardenerBed> {
   const { kubeconfigs, stop } = await startGardenerServers(dir);
   const api = (name: keyof typeof kubeconfigs) => new ApiServer(name, { kubeconfig: kubeconfigs[name] });
-  const apis = { garden: api("garden"), source: api("source"), destination: api("destination") };
+  const apis = { garden: api("garden"), core: api("core"), source: api("source"), destination: api("destination") };
   let driver: Driver | undefined;
   try {
-    await makeGarden(api("core"), apis.garden);
+    await makeGarden(apis.core, apis.garden);
     await makeSeed(apis.source, { newDruid: true });
     await makeSeed(apis.destination, { newDruid: true });
     driver = startDriver(apis, demo.namespace);

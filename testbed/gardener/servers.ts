@@ -18,7 +18,15 @@ export interface GardenerServers {
 }
 
 /** What a seed needs of Kubernetes' own controllers. */
-const controllers = ["deployment", "replicaset", "statefulset", "namespace", "garbage-collector", "serviceaccount"];
+const controllers = [
+  "deployment",
+  "garbage-collector",
+  "namespace",
+  "persistentvolumeclaim-protection",
+  "replicaset",
+  "serviceaccount",
+  "statefulset",
+];
 
 /**
  * Admission that asks for other things than the moved Shoot: other controllers' registrations, quotas, secrets of

@@ -50,8 +50,7 @@ export function driveDruid(seed: string, api: ApiServer, state: DriverState, sig
       const set = async (text: string) => await merge(api, `${self}/status`, { status: { state: text } });
       await set("InProgress");
       await delay(stepMs);
-      const fault = state.take(key);
-      if (fault === "stuck") return;
+      const fault = await state.pass(key);
       state.done.push(key);
       await set(fault === undefined ? "Succeeded" : "Failed");
     },
@@ -74,8 +73,7 @@ async function driveEtcd(seed: string, api: ApiServer, etcd: Etcd, state: Driver
   const type = etcd.status === undefined ? "Create" : "Reconcile";
   await setOperation(api, self, type, "Processing");
   await delay(stepMs);
-  const fault = state.take(key);
-  if (fault === "stuck") return;
+  const fault = await state.pass(key);
   if (fault !== undefined) {
     await setOperation(api, self, type, "Error");
     await delay(stepMs);

@@ -58,8 +58,7 @@ export function driveExtensions(
         const tell = async (text: string, more: object = {}) => await setStatus(api, self, object, operation, text, more);
         await tell("Processing");
         await delay(stepMs);
-        const fault = state.take(key);
-        if (fault === "stuck") return;
+        const fault = await state.pass(key);
         if (fault !== undefined) {
           const lastError = { description: `${operation} of ${name} went wrong` };
           await tell(fault === "failed" ? "Failed" : "Error", { lastError });
@@ -85,9 +84,8 @@ function operationOf({ metadata, status }: ExtensionObject): string | undefined 
   const asked = metadata.annotations?.[OPERATION];
   const last = status?.lastOperation;
   if (asked === "wait-for-state") return undefined;
-  if (asked === "migrate") return last?.state === "Processing" ? undefined : "Migrate";
+  if (asked === "migrate") return "Migrate";
   if (metadata.deletionTimestamp !== undefined) return "Delete";
-  if (last?.state === "Processing" || last?.state === "Failed") return undefined;
   if (asked === "restore") return "Restore";
   if (last === undefined) return "Create";
   return asked === "reconcile" ? "Reconcile" : undefined;

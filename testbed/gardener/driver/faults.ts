@@ -9,6 +9,7 @@ export class DriverState {
   /** The control plane's namespace in both seeds. */
   readonly namespace: string;
   readonly #faults = new Map<string, Fault>();
+  readonly #stuck = new Map<string, () => void>();
   /** Every operation that a controller has finished, in order. */
   readonly done: string[] = [];
   /** What a controller has deleted outside Kubernetes: nothing in a move. */
@@ -32,14 +33,21 @@ export class DriverState {
     this.#faults.set(key, fault);
   }
 
+  /** Ends a fault; an operation that is stuck by it goes on. */
   heal(key: string): void {
     this.#faults.delete(key);
+    this.#stuck.get(key)?.();
+    this.#stuck.delete(key);
   }
 
-  /** The fault for this attempt; one that comes once is used up by it. */
-  take(key: string): Fault | undefined {
+  /** The fault of this attempt, which waits here while it is stuck; one that comes once is used up by it. */
+  async pass(key: string): Promise<"error-once" | "failed" | undefined> {
     const fault = this.#faults.get(key);
     if (fault === "error-once") this.#faults.delete(key);
-    return fault;
+    if (fault !== "stuck") return fault;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#stuck.set(key, resolve);
+    await promise;
+    return undefined;
   }
 }

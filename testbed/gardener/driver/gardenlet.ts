@@ -53,12 +53,11 @@ async function driveBackupEntry(garden: ApiServer, entry: Bound, state: DriverSt
   };
   const type = status?.seedName !== undefined && status.seedName !== spec.seedName ? "Migrate" : "Restore";
   if (type === "Restore" && asked !== "restore") return;
-  if (last?.type === type && (last.state === "Processing" || last.state === "Failed")) return;
+  if (last?.type === type && last.state === "Failed") return;
   const key = `garden/backupentries/${metadata.name}/${type}`;
   await set(type, "Processing", type === "Restore" ? spec.seedName : status?.seedName);
   await delay(stepMs);
-  const fault = state.take(key);
-  if (fault === "stuck") return;
+  const fault = await state.pass(key);
   if (fault !== undefined) await set(type, fault === "failed" ? "Failed" : "Error", status?.seedName);
   if (fault === "failed") return;
   state.done.push(key);
