@@ -3,7 +3,7 @@ import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { ClaimedError } from "../types.ts";
-import { deleteExtensions } from "./extensions.ts";
+import { deleteExtensions, requireLetGo } from "./extensions.ts";
 import { forgetMachines } from "./machines.ts";
 import { deleteManagedResources } from "./managed-resources.ts";
 import { CLAIM, extensionOfSeed } from "./names.ts";
@@ -62,14 +62,25 @@ export async function makeNamespace(
 }
 
 /**
+ * Whether a seed may be cleared, asked before anything of it is stopped.
+ * @returns false when there is nothing to clear. @throws ClaimedError, or Error for what the seed still answers for.
+ */
+export async function mayClear(seed: ShootSeed, move: string, signal: AbortSignal): Promise<boolean> {
+  const namespace = await namespaceOf(seed, signal);
+  if (namespace === undefined) return false;
+  const holder = namespace.metadata.annotations?.[CLAIM];
+  if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
+  await requireLetGo(seed, signal);
+  return true;
+}
+
+/**
  * Deletes everything that one seed has of a control plane, and nothing that it stands for elsewhere: objects in the
  * Shoot, virtual machines and infrastructure stay. Its controllers must be stopped.
  */
 export async function clearNamespace(seed: ShootSeed, move: string, waits: Waits): Promise<void> {
   const namespace = await namespaceOf(seed, waits.signal);
-  if (namespace === undefined) return;
-  const holder = namespace.metadata.annotations?.[CLAIM];
-  if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
+  if (namespace === undefined || !(await mayClear(seed, move, waits.signal))) return;
   await deleteManagedResources(seed, waits);
   await forgetMachines(seed, waits);
   await deleteExtensions(seed, waits);
@@ -80,11 +91,14 @@ export async function clearNamespace(seed: ShootSeed, move: string, waits: Waits
 }
 
 async function awaitGone(api: ApiServer, name: string, { deadlineMs, signal }: Waits): Promise<void> {
-  const gone = (found: KubeObject | undefined) => found === undefined || "still there";
   const what = `namespace ${name} is gone at ${api.name}`;
-  await awaitObject(api, { path: "/api/v1/namespaces", name }, gone, { what, deadlineMs, signal });
+  await awaitObject(api, { path: "/api/v1/namespaces", name }, isGone, { what, deadlineMs, signal });
 }
 
 function whatOf({ api, namespace }: ShootSeed): string {
   return `namespace ${namespace.name} at ${api.name}`;
+}
+
+function isGone(found: KubeObject | undefined): true | string {
+  return found === undefined || "still there";
 }

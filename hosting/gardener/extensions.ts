@@ -79,8 +79,8 @@ async function take(
   await converge<Operated>(
     api,
     `${path}/${name}`,
-    ({ metadata: { annotations } }) =>
-      annotations?.[OPERATION] === "restore"
+    (object) =>
+      object.metadata.annotations?.[OPERATION] === "restore"
         ? undefined
         : { metadata: { annotations: { [OPERATION]: "restore" } } },
     signal,
@@ -88,12 +88,11 @@ async function take(
 }
 
 /**
- * Deletes the resources of a side whose controllers have let go of them: nothing outside the seed is touched.
- * @throws Error for a resource that a controller still has: its deletion would delete infrastructure.
+ * Whether no controller of a side has infrastructure any more, for all of it is the other side's.
+ * @throws Error for a resource that one still has: its deletion would delete infrastructure.
  */
-export async function deleteExtensions(seed: ShootSeed, waits: Waits): Promise<void> {
-  const found = await all(seed, waits.signal);
-  for (const { kind, object } of found) {
+export async function requireLetGo(seed: ShootSeed, signal: AbortSignal): Promise<void> {
+  for (const { kind, object } of await all(seed, signal)) {
     const { type, state } = object.status?.lastOperation ?? { type: "no operation", state: "" };
     if (type !== "Migrate" || state !== "Succeeded") {
       throw new Error(
@@ -101,7 +100,12 @@ export async function deleteExtensions(seed: ShootSeed, waits: Waits): Promise<v
       );
     }
   }
-  for (const { path, object } of found.toReversed())
+}
+
+/** Deletes the resources of a side whose controllers have let go of them: nothing outside the seed is touched. */
+export async function deleteExtensions(seed: ShootSeed, waits: Waits): Promise<void> {
+  await requireLetGo(seed, waits.signal);
+  for (const { path, object } of (await all(seed, waits.signal)).toReversed())
     await deleteObject(seed.api, { path, name: object.metadata.name }, waits);
 }
 
@@ -109,7 +113,8 @@ async function all(seed: ShootSeed, signal: AbortSignal): Promise<Found[]> {
   const found: Found[] = [];
   for (const [resource, kind] of KINDS) {
     const path = extension(seed.namespace.name, resource);
-    for (const object of await listOrNone<Operated>(seed.api, path, signal)) found.push({ path, kind, object });
+    for (const object of await listOrNone<Operated>(seed.api, path, signal))
+      found.push({ path, kind, object });
   }
   return found;
 }

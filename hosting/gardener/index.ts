@@ -1,23 +1,21 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { awaitObject } from "../../kubernetes/objects.ts";
-import { fenceController, startController } from "../statefulset/controllers.ts";
-import type { Workload } from "../statefulset/seed.ts";
-import type { ApiServerAddress, Hosting, Inspection, MemberAddress, Side } from "../types.ts";
+import { startController } from "../statefulset/controllers.ts";
+import type { Hosting, MemberAddress, Side } from "../types.ts";
 import { bucketOf, handOverBackups, takeSnapshot } from "./backups.ts";
 import { copyNamespace } from "./carry-over.ts";
-import { claimNamespace, clearNamespace, makeNamespace, namespaceOf, releaseNamespace } from "./clear.ts";
+import {
+  claimNamespace,
+  clearNamespace,
+  makeNamespace,
+  mayClear,
+  namespaceOf,
+  releaseNamespace,
+} from "./clear.ts";
 import { DnsRecords } from "./dns-records.ts";
 import { stopMembers } from "./druid-stop.ts";
-import {
-  advertise,
-  canOverrideUrls,
-  credentialsOf,
-  findEtcd,
-  innerPeerUrls,
-  inspectEtcd,
-  startMember,
-} from "./druid.ts";
+import { advertise, credentialsOf, findEtcd, innerPeerUrls, startMember } from "./druid.ts";
 import { handOverExtensions } from "./extensions.ts";
+import { MEMBERS, inspect } from "./inspect.ts";
 import { copyMachines } from "./machines.ts";
 import { metricsOf, slowestRoundTripMs } from "./metrics.ts";
 import { API_SERVER, CLAIM, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
@@ -27,9 +25,8 @@ import type { ShootSeed } from "./namespace.ts";
 import { exposeMembers, exposedClientUrls, hideMembers, podOf } from "./peers.ts";
 import { persistSecrets } from "./shoot-state.ts";
 import { GardenShoot } from "./shoot.ts";
-import { isReady, isRunning } from "../statefulset/seed.ts";
+import { addressOf, awaitMember, fence, ingressOf, requireStopped, startEither } from "./workloads.ts";
 
-const MEMBERS = 3;
 const REACHABLE_MS = 5_000;
 
 /** What Gardener has beyond other hostings: DNS by its own records, and a garden that says where a Shoot runs. */
@@ -62,8 +59,19 @@ export function createGardenerHosting(
   };
   const waits = (signal: AbortSignal) => ({ deadlineMs: layout.deadlineMs, signal });
 
+  /** The same on both sides; the source may be cut off, or cleared, when the destination asks. */
+  const credentials = async (etcd: string, signal: AbortSignal) => {
+    try {
+      return await credentialsOf(source, etcd, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if ((await findEtcd(destination, etcd, signal)) === undefined) throw error;
+      return await credentialsOf(destination, etcd, signal);
+    }
+  };
+
   const clear = async (side: Side, move: string, signal: AbortSignal) => {
-    if ((await namespaceOf(at[side], signal)) === undefined) return;
+    if (!(await mayClear(at[side], move, signal))) return;
     await fence(at[side], signal);
     for (const etcd of layout.etcds) await stopMembers(at[side], etcd, 0, waits(signal));
     await clearNamespace(at[side], move, waits(signal));
@@ -94,7 +102,7 @@ export function createGardenerHosting(
     },
 
     clientUrls: async (side, etcd, signal) => await exposedClientUrls(at[side], etcd, MEMBERS, signal),
-    credentials: async (etcd, signal) => await credentialsOf(source, etcd, signal),
+    credentials: async (etcd, signal) => await credentials(etcd, signal),
     async exposePeers(side, etcd, signal) {
       const members = await exposeMembers(at[side], etcd, MEMBERS, signal);
       if (side === "destination") return members;
@@ -123,13 +131,10 @@ export function createGardenerHosting(
       const bucket = await bucketOf(garden, destination.name, signal);
       const what = { bootstrap, clientUrls, bucket };
       await startMember(source, destination, etcd, ordinal, what, waits(signal));
-      const holds = (pod: Parameters<typeof isRunning>[0]) =>
-        isRunning(pod) || (pod?.status?.phase ?? "no pod yet");
-      await destination.namespace.awaitPod(podOf(etcd, ordinal), "runs", holds, signal);
+      await awaitMember(destination, podOf(etcd, ordinal), "runs", signal);
     },
     async awaitMemberReady(side, etcd, ordinal, signal) {
-      const holds = (pod: Parameters<typeof isReady>[0]) => isReady(pod) || (pod ? "not ready" : "no pod");
-      await at[side].namespace.awaitPod(podOf(etcd, ordinal), "is ready", holds, signal);
+      await awaitMember(at[side], podOf(etcd, ordinal), "is ready", signal);
     },
     async stopMembers(side, etcd, keep, signal) {
       await stopMembers(at[side], etcd, keep, waits(signal));
@@ -139,7 +144,7 @@ export function createGardenerHosting(
     async peerRoundTripMs(etcd, ordinal, peers, signal) {
       const members = await exposeMembers(destination, etcd, MEMBERS, signal);
       const { clientUrl } = members[ordinal] as MemberAddress;
-      const metrics = await metricsOf(clientUrl, await credentialsOf(source, etcd, signal), signal);
+      const metrics = await metricsOf(clientUrl, await credentials(etcd, signal), signal);
       return slowestRoundTripMs(metrics, peers);
     },
 
@@ -150,8 +155,8 @@ export function createGardenerHosting(
     },
     clearDestination: async (move, signal) => await clear("destination", move, signal),
     async clearSource(move, signal) {
+      if (await mayClear(source, move, signal)) await dns.source.handOver(dns.destination, waits(signal));
       await shoot.mark("EtcdMigrationComplete", "True", "etcd runs at the destination alone", signal);
-      await dns.source.handOver(dns.destination, waits(signal));
       await clear("source", move, signal);
       await shoot.mark("SourceSeedCleanup", "True", "the source's seed has nothing left", signal);
       await shoot.mark("MigrationCompleted", "True", "the destination's gardenlet goes on", signal);
@@ -211,99 +216,4 @@ export function createGardenerHosting(
 
     adopt: async (move, signal) => await shoot.bind(move, signal),
   };
-}
-
-interface Parts {
-  readonly shoot: GardenShoot;
-  readonly at: Readonly<Record<Side, ShootSeed>>;
-  readonly layout: GardenerLayout;
-}
-
-async function inspect({ shoot, at, layout }: Parts, signal: AbortSignal): Promise<Inspection> {
-  const { source, destination } = at;
-  const refusals = await shoot.refusals(source.api, destination.api, signal);
-  if ((await namespaceOf(destination, signal)) !== undefined)
-    refusals.push(
-      `namespace ${layout.namespace} is in use at ${destination.api.name}: see what it is, and delete it`,
-    );
-  for (const { api } of [source, destination]) {
-    if (!(await canOverrideUrls(api, signal)))
-      refusals.push(
-        `etcd-druid of ${api.name} cannot override peer URLs (spec.etcd.additionalAdvertisedURLs): members of both seeds would have equal names; update it`,
-      );
-  }
-  const found = await Promise.all(layout.etcds.map(async (etcd) => await inspectEtcd(source, etcd, signal)));
-  for (const [i, etcd] of found.entries()) {
-    if (etcd === undefined)
-      refusals.push(`${source.api.name} has no Etcd ${layout.namespace}/${layout.etcds[i]}`);
-    else if (etcd.members !== MEMBERS)
-      refusals.push(
-        `Etcd ${layout.namespace}/${etcd.name} has ${etcd.members} members: a live move needs ${MEMBERS}`,
-      );
-  }
-  const server = await source.namespace.workload("deployments", API_SERVER, signal);
-  if (server === undefined)
-    refusals.push(`${source.api.name} has no Deployment ${layout.namespace}/${API_SERVER}`);
-  return {
-    etcds: found.flatMap((etcd) => etcd ?? []),
-    apiServers: server?.spec.replicas ?? 0,
-    controllers: CONTROLLERS,
-    vpn: true,
-    refusals,
-  };
-}
-
-async function fence(seed: ShootSeed, signal: AbortSignal) {
-  const stopped = [];
-  // One after the other: the autoscaler must be gone before what it commands.
-  for (const name of CONTROLLERS) {
-    const controller = await fenceController(seed.namespace, name, signal);
-    if (controller !== undefined) stopped.push(controller);
-  }
-  return stopped;
-}
-
-/** @throws Error when a controller of this side has replicas: the caller has not fenced it. */
-async function requireStopped({ api, namespace }: ShootSeed, signal: AbortSignal): Promise<void> {
-  for (const name of CONTROLLERS) {
-    const workload = await namespace.workload("deployments", name, signal);
-    if ((workload?.spec.replicas ?? 0) > 0)
-      throw new Error(`${name} is not stopped at ${api.name}: it must never run twice`);
-  }
-}
-
-/** The VPN server is a Deployment, or a StatefulSet where it is highly available. */
-async function startEither(
-  { api, namespace }: ShootSeed,
-  name: string,
-  { deadlineMs, signal }: { deadlineMs: number; signal: AbortSignal },
-): Promise<void> {
-  await namespace.start(name, signal);
-  const set = await namespace.workload("statefulsets", name, signal);
-  if (set === undefined) return;
-  const replicas = (set.spec.replicas ?? 1) || Number(set.metadata.annotations?.["rehome.dev/replicas"] ?? 1);
-  await namespace.scale("statefulsets", name, replicas, signal);
-  const ready = (found: Workload | undefined) =>
-    (found?.status?.readyReplicas ?? 0) >= replicas ||
-    `${found?.status?.readyReplicas ?? 0} of ${replicas} ready`;
-  const options = { what: `${name} is ready (${api.name})`, deadlineMs, signal };
-  await awaitObject<Workload>(api, { path: namespace.workloads("statefulsets"), name }, ready, options);
-}
-
-/** Every API server and VPN server of a seed is reached through its ingress gateway, by name. */
-async function ingressOf(
-  { api }: ShootSeed,
-  { ingress }: GardenerLayout,
-  signal: AbortSignal,
-): Promise<string> {
-  return await new ShootNamespace(api, ingress.namespace).ingressOf(ingress.service, signal);
-}
-
-async function addressOf(
-  seed: ShootSeed,
-  layout: GardenerLayout,
-  signal: AbortSignal,
-): Promise<ApiServerAddress> {
-  const host = await ingressOf(seed, layout, signal);
-  return { url: `https://${host}`, values: [host] };
 }

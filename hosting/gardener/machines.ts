@@ -39,6 +39,8 @@ export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits)
     const path = machines(from.namespace.name, resource);
     const known = async ({ api }: ShootSeed) => await listOrNone<MachineObject>(api, path, waits.signal);
     const [here, there] = [await known(from), await known(to)];
+    if (kind === "Machine" && here.length === 0 && there.length > 0)
+      throw new MachinesDifferError(`${from.api.name} knows no machines, ${to.api.name} ${there.length}`);
     for (const object of here)
       uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
     const names = new Set(here.map(({ metadata }) => metadata.name));
@@ -111,5 +113,5 @@ export async function forgetMachines(seed: ShootSeed, waits: Waits): Promise<voi
 
 async function providerIds(seed: ShootSeed, signal: AbortSignal): Promise<string[]> {
   const found = await listOrNone<MachineObject>(seed.api, machines(seed.namespace.name, "machines"), signal);
-  return found.map(({ metadata, spec }) => `${metadata.name}=${String(spec?.["providerID"] ?? "")}`).sort();
+  return found.map(({ metadata, spec }) => `${metadata.name}=${JSON.stringify(spec?.["providerID"])}`).sort();
 }

@@ -67,7 +67,11 @@ export async function retryConflicts<T>(attempt: () => Promise<T>, signal: Abort
 }
 
 /** All objects of a collection; none where the seed does not know the kind. */
-export async function listOrNone<T>(api: ApiServer, path: string, signal: AbortSignal): Promise<readonly T[]> {
+export async function listOrNone<T>(
+  api: ApiServer,
+  path: string,
+  signal: AbortSignal,
+): Promise<readonly T[]> {
   try {
     return await retryConflicts(async () => (await list<T>(api, { path }, signal)).items, signal);
   } catch (error) {
@@ -91,7 +95,9 @@ export async function converge<T extends KubeObject>(
   return await retryConflicts(async () => {
     const object = await api.json<T>({ path, signal });
     const patch = change(object);
-    return patch === undefined ? object : await merge<T>(api, `${path}${subresource}`, withVersion(patch, object));
+    return patch === undefined
+      ? object
+      : await merge<T>(api, `${path}${subresource}`, withVersion(patch, object));
   }, signal);
 }
 
@@ -124,15 +130,13 @@ export async function operate(
   { deadlineMs, signal }: Waits,
   change: (object: Operated) => object | undefined = () => undefined,
 ): Promise<Operated> {
-  let asked = false;
   await converge<Operated>(
     api,
     `${path}/${name}`,
     (object) => {
       const wanted = change(object);
       const inFlight = object.metadata.annotations?.[OPERATION] === operation;
-      if (wanted === undefined && (inFlight || asked || isDone(object, operation) === true)) return undefined;
-      asked = true;
+      if (wanted === undefined && (inFlight || isDone(object, operation) === true)) return undefined;
       const annotations = { [OPERATION]: operation, [OPERATION_TIMESTAMP]: new Date().toISOString() };
       return { ...wanted, metadata: { annotations } };
     },

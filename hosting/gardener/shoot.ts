@@ -238,11 +238,12 @@ async function heedsIgnore(seed: ApiServer, signal: AbortSignal): Promise<boolea
   const texts = items
     .filter(({ metadata }) => metadata.name.startsWith("gardenlet-configmap"))
     .map(({ data }) => data?.["config.yaml"] ?? "");
-  const heeds = (text: string) => {
-    const config = parse(text) as {
-      controllers?: { shoot?: { respectSyncPeriodOverwrite?: boolean } };
-    } | null;
-    return config?.controllers?.shoot?.respectSyncPeriodOverwrite === true;
-  };
-  return texts.length > 0 && texts.every(heeds);
+  return texts.length > 0 && texts.every(saysSo);
+}
+
+function saysSo(text: string): boolean {
+  const config = parse(text) as {
+    controllers?: { shoot?: { respectSyncPeriodOverwrite?: boolean } };
+  } | null;
+  return config?.controllers?.shoot?.respectSyncPeriodOverwrite === true;
 }

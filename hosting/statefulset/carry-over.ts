@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { apply, list } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { CarriedOver } from "../types.ts";
+import { EXPOSED } from "./members.ts";
 import { REPLICAS } from "./seed.ts";
 import type { SeedNamespace } from "./seed.ts";
 
@@ -121,9 +122,9 @@ async function digestOf(seed: SeedNamespace, labels: Readonly<Record<string, str
 }
 
 function metadata({ metadata: { name, labels, annotations = {} }, spec }: Carried, namespace: string) {
-  const kept = Object.entries(annotations).filter(
-    ([key]) => !key.startsWith("kubectl.kubernetes.io/") && !key.startsWith("deployment.kubernetes.io/"),
-  );
+  // What the move has exposed at the source is what the destination is to have for good.
+  const isOurs = (key: string) => key !== EXPOSED && !/^(kubectl|deployment)\.kubernetes\.io\//.test(key);
+  const kept = Object.entries(annotations).filter(([key]) => isOurs(key));
   const replicas = spec?.["replicas"];
   return {
     name,

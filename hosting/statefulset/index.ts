@@ -142,7 +142,7 @@ export function createStatefulSetHosting(
       await either(at, async (seed) => await credentialsOf(seed, etcd, signal)),
     exposePeers: async (side, etcd, signal) => await exposeMembers(at[side], etcd, MEMBERS, signal),
     innerPeerUrls: async (etcd, signal) => await innerPeerUrls(source, etcd, MEMBERS, signal),
-    hidePeers: async (etcd) => await hideMembers(source, etcd, MEMBERS),
+    hidePeers: async (etcd, signal) => await hideMembers(source, etcd, MEMBERS, signal),
     startMember: async (etcd, ordinal, bootstrap, signal) =>
       await startMember(destination, etcd, ordinal, bootstrap, signal),
     awaitMemberReady: async (side, etcd, ordinal, signal) =>

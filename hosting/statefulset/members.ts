@@ -3,11 +3,14 @@ import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { Bootstrap, EtcdCredentials, EtcdInspection, MemberAddress } from "../types.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 import { isReady, isRunning, names } from "./seed.ts";
-import type { SeedNamespace, Workload } from "./seed.ts";
+import type { SeedNamespace, Service, Workload } from "./seed.ts";
 
 const PEER_PORT = 2380;
 const CLIENT_PORT = 2379;
 const METRICS_PORT = 2381;
+const LOAD_BALANCER = "LoadBalancer";
+/** On Services of members that a move has exposed. */
+export const EXPOSED = "rehome.dev/exposed";
 
 interface ConfigMap extends KubeObject {
   readonly data?: Readonly<Record<string, string>>;
@@ -70,29 +73,43 @@ export async function credentialsOf(
   };
 }
 
+/**
+ * Services that are load balancers already stay as they are. The others are marked, so that they, and only they, are
+ * taken back: members of one that has been exposed for long talk to each other through it.
+ */
 export async function exposeMembers(
   seed: SeedNamespace,
   etcd: string,
   count: number,
   signal: AbortSignal,
 ): Promise<MemberAddress[]> {
-  const members = Array.from({ length: count }, (_, ordinal) => podOf(etcd, ordinal));
-  for (const pod of members) {
-    await merge(seed.api, `${seed.core("services")}/${pod}`, {
-      spec: { type: "LoadBalancer", ports: ports(["peer", PEER_PORT], ["client", CLIENT_PORT]) },
-    });
-  }
+  const expose = async (pod: string): Promise<MemberAddress> => {
+    const service = await seed.service(pod, signal);
+    if (service?.spec.type !== LOAD_BALANCER) {
+      await merge(seed.api, `${seed.core("services")}/${pod}`, {
+        metadata: { annotations: { [EXPOSED]: "true" } },
+        spec: { type: LOAD_BALANCER, ports: ports(["peer", PEER_PORT], ["client", CLIENT_PORT]) },
+      });
+    }
+    const host = await seed.ingressOf(pod, signal);
+    return { pod, peerUrl: url(host, PEER_PORT), clientUrl: url(host, CLIENT_PORT) };
+  };
   return await Promise.all(
-    members.map(async (pod) => {
-      const host = await seed.ingressOf(pod, signal);
-      return { pod, peerUrl: url(host, PEER_PORT), clientUrl: url(host, CLIENT_PORT) };
-    }),
+    Array.from({ length: count }, async (_, ordinal) => await expose(podOf(etcd, ordinal))),
   );
 }
 
-export async function hideMembers(seed: SeedNamespace, etcd: string, count: number): Promise<void> {
+export async function hideMembers(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<void> {
   for (let ordinal = 0; ordinal < count; ordinal++) {
+    const service = await seed.service(podOf(etcd, ordinal), signal);
+    if (service?.metadata.annotations?.[EXPOSED] === undefined) continue;
     await merge(seed.api, `${seed.core("services")}/${podOf(etcd, ordinal)}`, {
+      metadata: { annotations: { [EXPOSED]: null } },
       spec: { type: "ClusterIP", ports: ports(["peer", PEER_PORT]) },
     });
   }
@@ -107,10 +124,15 @@ export async function innerPeerUrls(
   const urls: Record<string, string> = {};
   for (let ordinal = 0; ordinal < count; ordinal++) {
     const pod = podOf(etcd, ordinal);
-    const service = await seed.service(pod, signal);
-    if (service?.spec.clusterIP === undefined)
+    const { spec, metadata } = await seed.api.json<Service>({
+      path: `${seed.core("services")}/${pod}`,
+      signal,
+    });
+    const isOuter = spec.type === LOAD_BALANCER && metadata.annotations?.[EXPOSED] === undefined;
+    const host = isOuter ? await seed.ingressOf(pod, signal) : spec.clusterIP;
+    if (host === undefined)
       throw new Error(`Service ${seed.name}/${pod} at ${seed.api.name} has no cluster IP`);
-    urls[pod] = url(service.spec.clusterIP, PEER_PORT);
+    urls[pod] = url(host, PEER_PORT);
   }
   return urls;
 }

@@ -28,7 +28,9 @@ export function bootstrapOf(
   ordinal: number,
 ): Bootstrap {
   const own = destination[ordinal]!;
-  const joined = destination.slice(0, ordinal + 1).map(({ pod, peerUrl }) => `${demo.seeds.destination}-${pod}=${peerUrl}`);
+  const joined = destination
+    .slice(0, ordinal + 1)
+    .map(({ pod, peerUrl }) => `${demo.seeds.destination}-${pod}=${peerUrl}`);
   return {
     name: `${demo.seeds.destination}-${own.pod}`,
     peerUrl: own.peerUrl,
@@ -52,7 +54,10 @@ export function recordChanges<T extends KubeObject>(
   const loops = seeds.map(async (api) => {
     while (!stop.signal.aborted) {
       try {
-        for await (const line of api.lines({ path: `${path}?watch=1&allowWatchBookmarks=false`, signal: stop.signal }))
+        for await (const line of api.lines({
+          path: `${path}?watch=1&allowWatchBookmarks=false`,
+          signal: stop.signal,
+        }))
           seen.push({ seed: api.name, ...(JSON.parse(line) as { type: string; object: T }) });
       } catch (error) {
         if (!stop.signal.aborted) throw error;

@@ -20,11 +20,19 @@ interface Shoot extends KubeObject {
   readonly spec: { readonly seedName: string };
   readonly status: {
     readonly seedName: string;
-    readonly liveMigration?: { readonly conditions: readonly { readonly type: string; readonly status: string }[] };
+    readonly liveMigration?: {
+      readonly conditions: readonly { readonly type: string; readonly status: string }[];
+    };
   };
 }
 interface Workload extends KubeObject {
   readonly spec: { readonly replicas: number };
+}
+
+function stepsOf({ status }: Shoot): Record<string, string> {
+  return Object.fromEntries(
+    (status.liveMigration?.conditions ?? []).map(({ type, status: value }) => [type, value]),
+  );
 }
 
 /** One move from beginning to end; each step is made twice, and the next builds upon it. */
@@ -50,8 +58,6 @@ describe("a control plane of Gardener moves", () => {
   });
 
   const readShoot = async () => await bed.apis.garden.json<Shoot>({ path: shootPath });
-  const stepsOf = ({ status }: Shoot) =>
-    Object.fromEntries((status.liveMigration?.conditions ?? []).map(({ type, status: value }) => [type, value]));
 
   test("nothing forbids the move", async () => {
     const [first, second] = await twice(async () => await hosting.inspect(limit()));
@@ -88,7 +94,9 @@ describe("a control plane of Gardener moves", () => {
     const [first, second] = await twice(async () => await hosting.carryOver("move-1", limit()));
     expect(second).toEqual(first);
     expect(first.secrets).toBe(7);
-    const { items } = await list<Workload>(bed.apis.destination, { path: `/apis/apps/v1/namespaces/${namespace}/deployments` });
+    const { items } = await list<Workload>(bed.apis.destination, {
+      path: `/apis/apps/v1/namespaces/${namespace}/deployments`,
+    });
     expect(items.length).toBe(5);
     expect(items.every(({ spec }) => spec.replicas === 0)).toBe(true);
     const state = await bed.apis.garden.json<{ spec: { gardener: { name: string }[] } }>({
@@ -110,17 +118,24 @@ describe("a control plane of Gardener moves", () => {
       for (const ordinal of [0, 1, 2]) {
         const bootstrap = bootstrapOf(source.get(etcd)!, addresses, ordinal);
         await twice(async () => await hosting.startMember(etcd, ordinal, bootstrap, limit()));
-        const { items } = await list<KubeObject>(bed.apis.destination, { path: `/api/v1/namespaces/${namespace}/pods` });
+        const { items } = await list<KubeObject>(bed.apis.destination, {
+          path: `/api/v1/namespaces/${namespace}/pods`,
+        });
         expect(items.filter(({ metadata }) => metadata.name.startsWith(`${etcd}-`)).length).toBe(ordinal + 1);
         if (ordinal < 2) await hosting.awaitMemberReady("destination", etcd, ordinal, limit());
       }
     }
     const learner = hosting.awaitMemberReady("destination", "etcd-main", 2, limit());
-    const first = await Promise.race([learner.then(() => "ready"), hosting.inspect(limit()).then(() => "waits")]);
+    const first = await Promise.race([
+      learner.then(() => "ready"),
+      hosting.inspect(limit()).then(() => "waits"),
+    ]);
     expect(first).toBe("waits");
     await makeReady(bed.apis.destination, namespace, "etcd-main-2", bed.driver.state);
     await learner;
-    const etcd = await bed.apis.destination.json<{ spec: { memberNamePrefix: string; etcd: { bootstrapWithExistingCluster: { members: object[] } } } }>({
+    const etcd = await bed.apis.destination.json<{
+      spec: { memberNamePrefix: string; etcd: { bootstrapWithExistingCluster: { members: object[] } } };
+    }>({
       path: `/apis/druid.gardener.cloud/v1alpha1/namespaces/${namespace}/etcds/etcd-main`,
     });
     expect(etcd.spec.memberNamePrefix).toBe(demo.seeds.destination);
@@ -142,7 +157,9 @@ describe("a control plane of Gardener moves", () => {
     const old = (await hosting.apiServerAddress("source", limit())).values;
     const waits = { deadlineMs: 30_000, signal: limit() };
     await twice(async () => await hosting.dns.source.setTtl(30, waits));
-    await expect(hosting.dns.source.replace(["127.9.9.9"], { values, ttlSeconds: 30 }, waits)).rejects.toThrow(LostRaceError);
+    await expect(
+      hosting.dns.source.replace(["127.9.9.9"], { values, ttlSeconds: 30 }, waits),
+    ).rejects.toThrow(LostRaceError);
     await twice(async () => await hosting.dns.source.replace(old, { values, ttlSeconds: 30 }, waits));
     expect([...bed.driver.zone.values()]).toEqual([values, values]);
     expect([...(await hosting.dns.source.read(limit())).values()]).toEqual([
@@ -166,6 +183,17 @@ describe("a control plane of Gardener moves", () => {
       path: `/apis/extensions.gardener.cloud/v1alpha1/namespaces/${namespace}/workers/demo`,
     });
     expect(restored.status.state).toEqual({ of: "demo", network: "net-1" });
+    const machines = await list<KubeObject & { spec: { providerID: string }; status: object }>(
+      bed.apis.destination,
+      {
+        path: `/apis/machine.sapcloud.io/v1alpha1/namespaces/${namespace}/machines`,
+      },
+    );
+    expect(machines.items.map(({ spec }) => spec.providerID)).toEqual([
+      "local:///pool-1-a",
+      "local:///pool-1-b",
+    ]);
+    expect(machines.items[0]?.status).toMatchObject({ currentStatus: { phase: "Running" } });
     const replicas = new Map<string, number>();
     for (const { seed, object } of workloads.seen) {
       const { name } = object.metadata;
@@ -187,9 +215,13 @@ describe("a control plane of Gardener moves", () => {
   });
 
   test("the source is cleared, and nothing that it stood for is touched", async () => {
-    const resources = recordChanges<KubeObject & { spec: { keepObjects?: boolean } }>([bed.apis.source], resourcesPath);
+    const resources = recordChanges<KubeObject & { spec: { keepObjects?: boolean } }>(
+      [bed.apis.source],
+      resourcesPath,
+    );
     try {
-      for (const etcd of etcds) await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
+      for (const etcd of etcds)
+        await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
       await twice(async () => await hosting.clearSource("move-1", limit()));
     } finally {
       await resources.stop();
@@ -197,8 +229,12 @@ describe("a control plane of Gardener moves", () => {
     const deleted = resources.seen.filter(({ type }) => type === "DELETED");
     expect(deleted.length).toBe(2);
     expect(deleted.every(({ object }) => object.spec.keepObjects === true)).toBe(true);
-    const firstDeletion = resources.seen.findIndex(({ object }) => object.metadata.deletionTimestamp !== undefined);
-    const keptBefore = resources.seen.slice(0, firstDeletion).filter(({ object }) => object.spec.keepObjects === true);
+    const firstDeletion = resources.seen.findIndex(
+      ({ object }) => object.metadata.deletionTimestamp !== undefined,
+    );
+    const keptBefore = resources.seen
+      .slice(0, firstDeletion)
+      .filter(({ object }) => object.spec.keepObjects === true);
     expect(new Set(keptBefore.map(({ object }) => object.metadata.name)).size).toBe(2);
     expect(await bed.apis.source.find({ path: `/api/v1/namespaces/${namespace}` })).toBeUndefined();
     expect(bed.driver.state.destroyed).toEqual([]);

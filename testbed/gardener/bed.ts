@@ -17,7 +17,12 @@ export interface GardenerBed {
 export async function startGardenerBed(dir: string): Promise<GardenerBed> {
   const { kubeconfigs, stop } = await startGardenerServers(dir);
   const api = (name: keyof typeof kubeconfigs) => new ApiServer(name, { kubeconfig: kubeconfigs[name] });
-  const apis = { garden: api("garden"), core: api("core"), source: api("source"), destination: api("destination") };
+  const apis = {
+    garden: api("garden"),
+    core: api("core"),
+    source: api("source"),
+    destination: api("destination"),
+  };
   let driver: Driver | undefined;
   try {
     await makeGarden(apis.core, apis.garden);
@@ -52,6 +57,10 @@ async function awaitRest(api: ApiServer): Promise<void> {
     return count === expected || `${count} of ${expected} pods are ready`;
   };
   const path = `/api/v1/namespaces/${demo.namespace}/pods`;
-  const options = { what: "the control plane runs", deadlineMs: 120_000, signal: AbortSignal.timeout(120_000) };
+  const options = {
+    what: "the control plane runs",
+    deadlineMs: 120_000,
+    signal: AbortSignal.timeout(120_000),
+  };
   await awaitObjects<Pod>(api, { path }, holds, options);
 }

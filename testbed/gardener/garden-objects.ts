@@ -17,11 +17,23 @@ const past = "2026-01-01T00:00:00Z";
 export async function makeGarden(core: ApiServer, garden: ApiServer): Promise<void> {
   const labels = { "gardener.cloud/role": "project", "project.gardener.cloud/name": "dev" };
   for (const metadata of [{ name: "garden" }, { name: demo.project, labels }])
-    await core.json({ method: "POST", path: "/api/v1/namespaces", body: { apiVersion: "v1", kind: "Namespace", metadata } });
+    await core.json({
+      method: "POST",
+      path: "/api/v1/namespaces",
+      body: { apiVersion: "v1", kind: "Namespace", metadata },
+    });
   const make = async (resource: string, body: object) =>
-    await garden.json<KubeObject>({ method: "POST", path: `${group}/${resource}`, body: { apiVersion, ...body } });
+    await garden.json<KubeObject>({
+      method: "POST",
+      path: `${group}/${resource}`,
+      body: { apiVersion, ...body },
+    });
   const owner = { apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "admin" };
-  await make("projects", { kind: "Project", metadata: { name: "dev" }, spec: { namespace: demo.project, owner } });
+  await make("projects", {
+    kind: "Project",
+    metadata: { name: "dev" },
+    spec: { namespace: demo.project, owner },
+  });
   await merge(garden, `${group}/projects/dev/status`, { status: { phase: "Ready" } });
   await make("cloudprofiles", cloudProfile);
   for (const name of Object.values(demo.seeds)) {
@@ -41,7 +53,11 @@ async function makeBackupEntry(garden: ApiServer): Promise<void> {
   const name = `${demo.namespace}--${uid}`;
   const path = `${group}/namespaces/${demo.project}/backupentries`;
   const spec = { bucketName: source.metadata.uid, seedName: demo.seeds.source };
-  await garden.json({ method: "POST", path, body: { apiVersion, kind: "BackupEntry", metadata: { name }, spec } });
+  await garden.json({
+    method: "POST",
+    path,
+    body: { apiVersion, kind: "BackupEntry", metadata: { name }, spec },
+  });
   await merge(garden, `${path}/${name}/status`, {
     status: { seedName: demo.seeds.source, lastOperation: succeeded, observedGeneration: 1 },
   });
@@ -64,11 +80,21 @@ async function bindAtFirst(garden: ApiServer): Promise<void> {
   const bound = (object: (KubeObject & { status?: { seedName?: string } }) | undefined) =>
     object?.status?.seedName === demo.seeds.source || "not yet";
   const signal = AbortSignal.timeout(10_000);
-  await awaitObject(garden, { path, name: demo.shoot }, bound, { what: "the Shoot runs", deadlineMs: 10_000, signal });
+  await awaitObject(garden, { path, name: demo.shoot }, bound, {
+    what: "the Shoot runs",
+    deadlineMs: 10_000,
+    signal,
+  });
 }
 
 const uid = "6a9f5a5e-6d1c-4a6e-9a3b-5c1f0d3b7c11";
-const succeeded = { type: "Reconcile", state: "Succeeded", progress: 100, description: "done", lastUpdateTime: past };
+const succeeded = {
+  type: "Reconcile",
+  state: "Succeeded",
+  progress: 100,
+  description: "done",
+  lastUpdateTime: past,
+};
 const zones = ["0", "1", "2"];
 const secret = (name: string) => ({ apiVersion: "v1", kind: "Secret", name, namespace: "garden" });
 
@@ -79,7 +105,10 @@ const cloudProfile = {
     type: "local",
     kubernetes: { versions: [{ version: "1.34.1" }] },
     machineImages: [
-      { name: "local", versions: [{ version: "1.0.0", cri: [{ name: "containerd" }], architectures: ["amd64"] }] },
+      {
+        name: "local",
+        versions: [{ version: "1.0.0", cri: [{ name: "containerd" }], architectures: ["amd64"] }],
+      },
     ],
     machineTypes: [{ name: "local", cpu: "2", gpu: "0", memory: "4Gi", architecture: "amd64" }],
     regions: [{ name: "local", zones: zones.map((name) => ({ name })) }],

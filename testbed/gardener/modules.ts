@@ -33,7 +33,10 @@ export interface Crd {
   readonly kind: "CustomResourceDefinition";
   readonly metadata: { readonly name: string };
   readonly spec: {
-    readonly versions: readonly { readonly name: string; readonly schema: { readonly openAPIV3Schema: object } }[];
+    readonly versions: readonly {
+      readonly name: string;
+      readonly schema: { readonly openAPIV3Schema: object };
+    }[];
   };
 }
 
@@ -59,7 +62,9 @@ export async function seedCrds(): Promise<Crd[]> {
     ...EXTENSIONS.map((name) => seedCrd(`extensions.gardener.cloud_${name}`)),
     ...MACHINES.map((name) => seedCrd(`machine.sapcloud.io_${name}`)),
     seedCrd("resources.gardener.cloud_managedresources"),
-    ...["etcds", "etcdopstasks"].map((name) => join(druid, "core", "v1alpha1", "crds", `druid.gardener.cloud_${name}.yaml`)),
+    ...["etcds", "etcdopstasks"].map((name) =>
+      join(druid, "core", "v1alpha1", "crds", `druid.gardener.cloud_${name}.yaml`),
+    ),
   ];
   return (await Promise.all(files.map(readCrds))).flat();
 }
@@ -70,7 +75,13 @@ export async function seedCrds(): Promise<Crd[]> {
  */
 export function withAdvertisedUrls(crd: Crd): Crd {
   const copy = structuredClone(crd);
-  const urls = { type: "array", items: { type: "string" }, minItems: 1, maxItems: 5, "x-kubernetes-list-type": "set" };
+  const urls = {
+    type: "array",
+    items: { type: "string" },
+    minItems: 1,
+    maxItems: 5,
+    "x-kubernetes-list-type": "set",
+  };
   const member = {
     type: "object",
     required: ["memberName", "urls"],

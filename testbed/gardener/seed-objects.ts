@@ -6,7 +6,13 @@ import { seedCrds, withAdvertisedUrls } from "./modules.ts";
 
 const { namespace } = demo;
 const past = "2026-01-01T00:00:00Z";
-const succeeded = { type: "Reconcile", state: "Succeeded", progress: 100, description: "done", lastUpdateTime: past };
+const succeeded = {
+  type: "Reconcile",
+  state: "Succeeded",
+  progress: 100,
+  description: "done",
+  lastUpdateTime: past,
+};
 export const controllers = ["cluster-autoscaler", "machine-controller-manager", "gardener-resource-manager"];
 
 /** Makes a cluster a seed: Gardener's and druid's CRDs, the gardenlet's configuration and the ingress gateway. */
@@ -18,18 +24,34 @@ export async function makeSeed(api: ApiServer, options: { readonly newDruid: boo
     await api.json({ method: "POST", path, body });
     await awaitServed(api, crd.metadata.name);
   }
-  for (const name of ["garden", "istio-ingress"]) await post(api, "/api/v1/namespaces", "v1", "Namespace", { name });
+  for (const name of ["garden", "istio-ingress"])
+    await post(api, "/api/v1/namespaces", "v1", "Namespace", { name });
   const config = "controllers:\n  shoot:\n    respectSyncPeriodOverwrite: true\n";
-  await post(api, "/api/v1/namespaces/garden/configmaps", "v1", "ConfigMap", { name: "gardenlet-configmap-1" }, { data: { "config.yaml": config } });
+  await post(
+    api,
+    "/api/v1/namespaces/garden/configmaps",
+    "v1",
+    "ConfigMap",
+    { name: "gardenlet-configmap-1" },
+    { data: { "config.yaml": config } },
+  );
   const ports = [{ name: "tls", port: 443, targetPort: 9443 }];
-  await post(api, "/api/v1/namespaces/istio-ingress/services", "v1", "Service", { name: "istio-ingressgateway" }, { spec: { type: "LoadBalancer", ports } });
+  await post(
+    api,
+    "/api/v1/namespaces/istio-ingress/services",
+    "v1",
+    "Service",
+    { name: "istio-ingressgateway" },
+    { spec: { type: "LoadBalancer", ports } },
+  );
 }
 
 async function awaitServed(api: ApiServer, name: string): Promise<void> {
   type Served = KubeObject & { status?: { conditions?: { type: string; status: string }[] } };
   const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
   const served = (crd: Served | undefined) =>
-    crd?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") ?? "not yet";
+    crd?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") ??
+    "not yet";
   const holds = (crd: Served | undefined) => served(crd) || "not yet";
   const options = { what: `${name} is served`, deadlineMs: 60_000, signal: AbortSignal.timeout(60_000) };
   await awaitObject<Served>(api, { path, name }, holds, options);
@@ -41,19 +63,54 @@ export async function makeControlPlane(api: ApiServer): Promise<void> {
   await post(api, "/api/v1/namespaces", "v1", "Namespace", { name: namespace, labels });
   for (const [name, data, persist] of secrets) {
     const object = { type: "Opaque", data: encoded(data) };
-    await post(api, core("secrets"), "v1", "Secret", { name, ...(persist && { labels: { persist: "true" } }) }, object);
+    await post(
+      api,
+      core("secrets"),
+      "v1",
+      "Secret",
+      { name, ...(persist && { labels: { persist: "true" } }) },
+      object,
+    );
   }
-  await post(api, core("configmaps"), "v1", "ConfigMap", { name: "kube-apiserver-config" }, { data: { a: "1" } });
-  for (const [name, replicas] of [["kube-apiserver", 2], ["vpn-seed-server", 1], ...controllers.map((name) => [name, 1] as const)] as const)
-    await post(api, apps("deployments"), "apps/v1", "Deployment", { name }, { spec: deployment(name, replicas) });
-  await post(api, core("services"), "v1", "Service", { name: "kube-apiserver" }, { spec: { ports: [{ port: 443 }], selector: { app: "kube-apiserver" } } });
-  for (const name of ["etcd-main", "etcd-events"]) await post(api, druid("etcds"), "druid.gardener.cloud/v1alpha1", "Etcd", { name }, { spec: etcd(name) });
+  await post(
+    api,
+    core("configmaps"),
+    "v1",
+    "ConfigMap",
+    { name: "kube-apiserver-config" },
+    { data: { a: "1" } },
+  );
+  for (const [name, replicas] of [
+    ["kube-apiserver", 2],
+    ["vpn-seed-server", 1],
+    ...controllers.map((controller) => [controller, 1] as const),
+  ] as const)
+    await post(
+      api,
+      apps("deployments"),
+      "apps/v1",
+      "Deployment",
+      { name },
+      { spec: deployment(name, replicas) },
+    );
+  await post(
+    api,
+    core("services"),
+    "v1",
+    "Service",
+    { name: "kube-apiserver" },
+    { spec: { ports: [{ port: 443 }], selector: { app: "kube-apiserver" } } },
+  );
+  for (const name of ["etcd-main", "etcd-events"])
+    await post(api, druid("etcds"), "druid.gardener.cloud/v1alpha1", "Etcd", { name }, { spec: etcd(name) });
   await makeExtensions(api);
   await makeMachines(api);
   for (const name of ["shoot-core-coredns", "shoot-core-system"]) {
     const metadata = { name, finalizers: ["resources.gardener.cloud/gardener-resource-manager"] };
     const path = `/apis/resources.gardener.cloud/v1alpha1/namespaces/${namespace}/managedresources`;
-    await post(api, path, "resources.gardener.cloud/v1alpha1", "ManagedResource", metadata, { spec: { secretRefs: [{ name: "managedresource" }] } });
+    await post(api, path, "resources.gardener.cloud/v1alpha1", "ManagedResource", metadata, {
+      spec: { secretRefs: [{ name: "managedresource" }] },
+    });
   }
 }
 
@@ -61,12 +118,28 @@ async function makeExtensions(api: ApiServer): Promise<void> {
   const apiVersion = "extensions.gardener.cloud/v1alpha1";
   const secretRef = { name: "cloudprovider", namespace };
   const raw = { apiVersion: "core.gardener.cloud/v1beta1" };
-  const cluster = { shoot: { ...raw, kind: "Shoot" }, seed: { ...raw, kind: "Seed" }, cloudProfile: { ...raw, kind: "CloudProfile" } };
-  await post(api, `/apis/${apiVersion}/clusters`, apiVersion, "Cluster", { name: namespace }, { spec: cluster });
+  const cluster = {
+    shoot: { ...raw, kind: "Shoot" },
+    seed: { ...raw, kind: "Seed" },
+    cloudProfile: { ...raw, kind: "CloudProfile" },
+  };
+  await post(
+    api,
+    `/apis/${apiVersion}/clusters`,
+    apiVersion,
+    "Cluster",
+    { name: namespace },
+    { spec: cluster },
+  );
   const kinds = [
     ["infrastructures", "Infrastructure", "demo", { type: "local", region: "local", secretRef }],
     ["workers", "Worker", "demo", { type: "local", region: "local", secretRef, pools: [] }],
-    ["dnsrecords", "DNSRecord", "demo-internal", record("local", "api.demo.internal.rehome.example", secretRef)],
+    [
+      "dnsrecords",
+      "DNSRecord",
+      "demo-internal",
+      record("local", "api.demo.internal.rehome.example", secretRef),
+    ],
     ["dnsrecords", "DNSRecord", "demo-external", record("aws-route53", "api.demo.rehome.example", secretRef)],
   ] as const;
   for (const [resource, kind, name, spec] of kinds) {
@@ -75,7 +148,9 @@ async function makeExtensions(api: ApiServer): Promise<void> {
     const annotations = { "gardener.cloud/operation": "wait-for-state" };
     await post(api, path, apiVersion, kind, { ...metadata, annotations }, { spec });
     const state = kind === "DNSRecord" ? {} : { state: { of: name, network: "net-1" } };
-    await merge(api, `${path}/${name}/status`, { status: { ...state, lastOperation: succeeded, observedGeneration: 1 } });
+    await merge(api, `${path}/${name}/status`, {
+      status: { ...state, lastOperation: succeeded, observedGeneration: 1 },
+    });
     await merge(api, `${path}/${name}`, { metadata: { annotations: { "gardener.cloud/operation": null } } });
   }
 }
@@ -87,15 +162,47 @@ async function makeMachines(api: ApiServer): Promise<void> {
   const specClass = { class: { kind: "MachineClass", name: "pool" } };
   const template = { metadata: { labels: { pool: "1" } }, spec: specClass };
   const selector = { matchLabels: { pool: "1" } };
-  await post(api, path("machineclasses"), apiVersion, "MachineClass", { name: "pool", finalizers }, { providerSpec: { a: 1 } });
-  await post(api, path("machinedeployments"), apiVersion, "MachineDeployment", { name: "pool", finalizers }, { spec: { replicas: 2, selector, template } });
-  await post(api, path("machinesets"), apiVersion, "MachineSet", { name: "pool-1", finalizers }, { spec: { replicas: 2, selector, template } });
+  await post(
+    api,
+    path("machineclasses"),
+    apiVersion,
+    "MachineClass",
+    { name: "pool", finalizers },
+    { providerSpec: { a: 1 } },
+  );
+  await post(
+    api,
+    path("machinedeployments"),
+    apiVersion,
+    "MachineDeployment",
+    { name: "pool", finalizers },
+    { spec: { replicas: 2, selector, template } },
+  );
+  await post(
+    api,
+    path("machinesets"),
+    apiVersion,
+    "MachineSet",
+    { name: "pool-1", finalizers },
+    { spec: { replicas: 2, selector, template } },
+  );
   const set = await api.json<KubeObject>({ path: `${path("machinesets")}/pool-1` });
   for (const name of ["pool-1-a", "pool-1-b"]) {
-    const ownerReferences = [{ apiVersion, kind: "MachineSet", name: "pool-1", uid: set.metadata.uid, controller: true }];
+    const ownerReferences = [
+      { apiVersion, kind: "MachineSet", name: "pool-1", uid: set.metadata.uid, controller: true },
+    ];
     const spec = { ...specClass, providerID: `local:///${name}` };
-    await post(api, path("machines"), apiVersion, "Machine", { name, finalizers, ownerReferences, labels: { pool: "1" } }, { spec });
-    await merge(api, `${path("machines")}/${name}/status`, { status: { currentStatus: { phase: "Running", lastUpdateTime: past } } });
+    await post(
+      api,
+      path("machines"),
+      apiVersion,
+      "Machine",
+      { name, finalizers, ownerReferences, labels: { pool: "1" } },
+      { spec },
+    );
+    await merge(api, `${path("machines")}/${name}/status`, {
+      status: { currentStatus: { phase: "Running", lastUpdateTime: past } },
+    });
   }
 }
 
@@ -114,8 +221,16 @@ const apps = (resource: string) => `/apis/apps/v1/namespaces/${namespace}/${reso
 const druid = (resource: string) => `/apis/druid.gardener.cloud/v1alpha1/namespaces/${namespace}/${resource}`;
 
 function etcd(name: string): object {
-  const tls = { tlsCASecretRef: { name: "ca-etcd", dataKey: "bundle.crt" }, serverTLSSecretRef: { name: "etcd-server" } };
-  const store = { provider: "local", prefix: `${namespace}/${name}`, container: "bucket-a", secretRef: { name: "etcd-backup" } };
+  const tls = {
+    tlsCASecretRef: { name: "ca-etcd", dataKey: "bundle.crt" },
+    serverTLSSecretRef: { name: "etcd-server" },
+  };
+  const store = {
+    provider: "local",
+    prefix: `${namespace}/${name}`,
+    container: "bucket-a",
+    secretRef: { name: "etcd-backup" },
+  };
   return {
     replicas: 3,
     labels: { instance: name },
@@ -139,7 +254,9 @@ function deployment(app: string, replicas: number): object {
 }
 
 function encoded(data: Readonly<Record<string, string>>): object {
-  return Object.fromEntries(Object.entries(data).map(([name, text]) => [name, Buffer.from(text).toString("base64")]));
+  return Object.fromEntries(
+    Object.entries(data).map(([name, text]) => [name, Buffer.from(text).toString("base64")]),
+  );
 }
 
 async function post(

@@ -14,7 +14,7 @@ import { findGardenerApiServer } from "./program.ts";
 export interface GardenerServers {
   /** Files with one context each: Gardener's API server, the API server beneath it, and the two seeds. */
   readonly kubeconfigs: Readonly<Record<"garden" | "core" | "source" | "destination", string>>;
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 /** What a seed needs of Kubernetes' own controllers. */
@@ -75,7 +75,10 @@ export async function startGardenerServers(dir: string): Promise<GardenerServers
       await server.start();
     }
     const garden = await gardenerApiServer(bed, core.kubeconfig);
-    const managers = [await controllerManager(bed, "source", source), await controllerManager(bed, "destination", destination)];
+    const managers = [
+      await controllerManager(bed, "source", source),
+      await controllerManager(bed, "destination", destination),
+    ];
     for (const server of [garden.server, ...managers]) {
       servers.push(server);
       await server.start();
@@ -126,7 +129,10 @@ async function kubeApiServer(bed: Bed, name: string): Promise<ApiServerProcess> 
     probe: async (signal) => void (await getWithCertificate(`${url}/readyz`, admin, signal)),
     readyWithinMs: 120_000,
   });
-  return { server, kubeconfig: await writeKubeconfig(join(dir, `${name}.kubeconfig`), { [name]: url }, admin) };
+  return {
+    server,
+    kubeconfig: await writeKubeconfig(join(dir, `${name}.kubeconfig`), { [name]: url }, admin),
+  };
 }
 
 async function gardenerApiServer(bed: Bed, core: string): Promise<ApiServerProcess> {
@@ -158,7 +164,10 @@ async function gardenerApiServer(bed: Bed, core: string): Promise<ApiServerProce
     probe: async (signal) => void (await getWithCertificate(`${url}/readyz`, admin, signal)),
     readyWithinMs: 120_000,
   });
-  return { server, kubeconfig: await writeKubeconfig(join(dir, "garden.kubeconfig"), { garden: url }, admin) };
+  return {
+    server,
+    kubeconfig: await writeKubeconfig(join(dir, "garden.kubeconfig"), { garden: url }, admin),
+  };
 }
 
 async function controllerManager(
@@ -181,7 +190,8 @@ async function controllerManager(
       `--service-account-private-key-file=${serviceAccounts.key}`,
     ],
     logFile: join(dir, `kube-controller-manager-${name}.log`),
-    probe: async (signal) => void (await getWithCertificate(`https://127.0.0.1:${port}/healthz`, admin, signal)),
+    probe: async (signal) =>
+      void (await getWithCertificate(`https://127.0.0.1:${port}/healthz`, admin, signal)),
     readyWithinMs: 60_000,
   });
 }

@@ -13,7 +13,10 @@ interface Etcd extends KubeObject {
     readonly labels: Readonly<Record<string, string>>;
     readonly etcd: { readonly bootstrapWithExistingCluster?: { readonly members: readonly object[] } };
   };
-  readonly status?: { readonly observedGeneration?: number; readonly conditions?: readonly { readonly type: string }[] };
+  readonly status?: {
+    readonly observedGeneration?: number;
+    readonly conditions?: readonly { readonly type: string }[];
+  };
 }
 interface Pod extends KubeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
@@ -27,7 +30,12 @@ const tasks = "/apis/druid.gardener.cloud/v1alpha1/etcdopstasks";
 const stepMs = 20;
 
 /** Answers as etcd-druid v0.38 of one seed, without reconciling specs that nobody asks it to. */
-export function driveDruid(seed: string, api: ApiServer, state: DriverState, signal: AbortSignal): Promise<void>[] {
+export function driveDruid(
+  seed: string,
+  api: ApiServer,
+  state: DriverState,
+  signal: AbortSignal,
+): Promise<void>[] {
   const specs = follow<Etcd>(api, etcds, async (etcd) => await driveEtcd(seed, api, etcd, state), signal);
   const statuses = follow<Pod>(
     api,
@@ -87,7 +95,10 @@ async function driveEtcd(seed: string, api: ApiServer, etcd: Etcd, state: Driver
 
 async function deleteEtcd(api: ApiServer, etcd: Etcd, { namespace }: DriverState): Promise<void> {
   const { name } = etcd.metadata;
-  await removeObject(api, `/apis/apps/v1/namespaces/${namespace}/statefulsets/${name}?propagationPolicy=Background`);
+  await removeObject(
+    api,
+    `/apis/apps/v1/namespaces/${namespace}/statefulsets/${name}?propagationPolicy=Background`,
+  );
   for (const resource of ["pods", "persistentvolumeclaims"]) {
     const path = `/api/v1/namespaces/${namespace}/${resource}`;
     const labels = { "app.kubernetes.io/part-of": name };
@@ -108,7 +119,13 @@ async function setOperation(
   state: string,
   observedGeneration?: number,
 ): Promise<void> {
-  const lastOperation = { type, state, description: state, runID: "1", lastUpdateTime: new Date().toISOString() };
+  const lastOperation = {
+    type,
+    state,
+    description: state,
+    runID: "1",
+    lastUpdateTime: new Date().toISOString(),
+  };
   await merge(api, `${self}/status`, {
     status: { lastOperation, ...(observedGeneration !== undefined && { observedGeneration }) },
   });
@@ -129,7 +146,13 @@ async function showMembers(api: ApiServer, etcd: Etcd): Promise<void> {
   if (etcd.spec.etcd.bootstrapWithExistingCluster) types.push("BootstrappedWithExistingCluster");
   for (const type of types) {
     const times = { lastTransitionTime: now, lastUpdateTime: now };
-    conditions.push({ type, status: all ? "True" : "False", reason: "Members", message: `${readyReplicas} ready`, ...times });
+    conditions.push({
+      type,
+      status: all ? "True" : "False",
+      reason: "Members",
+      message: `${readyReplicas} ready`,
+      ...times,
+    });
     const status = { conditions, readyReplicas, replicas: etcd.spec.replicas, currentReplicas: items.length };
     await merge(api, `${selfOf(etcds, etcd)}/status`, { status });
   }

@@ -6,7 +6,10 @@ import type { DriverState } from "./faults.ts";
 import { follow, selfOf } from "./follow.ts";
 
 interface ExtensionObject extends KubeObject {
-  readonly metadata: KubeObject["metadata"] & { readonly finalizers?: string[]; readonly generation?: number };
+  readonly metadata: KubeObject["metadata"] & {
+    readonly finalizers?: string[];
+    readonly generation?: number;
+  };
   readonly spec: { readonly type?: string; readonly name?: string; readonly values?: readonly string[] };
   readonly status?: {
     readonly state?: unknown;
@@ -55,7 +58,8 @@ export function driveExtensions(
         if (operation !== "Migrate" && !finalizers.includes(finalizer))
           await merge(api, self, { metadata: { finalizers: [...finalizers, finalizer] } });
         const key = `${seed}/${resource}/${name}/${operation}`;
-        const tell = async (text: string, more: object = {}) => await setStatus(api, self, object, operation, text, more);
+        const tell = async (text: string, more: object = {}) =>
+          await setStatus(api, self, object, operation, text, more);
         await tell("Processing");
         await delay(stepMs);
         const fault = await state.pass(key);
@@ -118,7 +122,13 @@ async function setStatus(
   more: object,
 ): Promise<void> {
   const now = new Date().toISOString();
-  const lastOperation = { type, state, description: state, progress: state === "Succeeded" ? 100 : 50, lastUpdateTime: now };
+  const lastOperation = {
+    type,
+    state,
+    description: state,
+    progress: state === "Succeeded" ? 100 : 50,
+    lastUpdateTime: now,
+  };
   const kept = status?.state === undefined ? {} : { state: status.state };
   await merge(api, `${self}/status`, { status: { ...kept, ...more, lastOperation } });
 }

@@ -16,6 +16,7 @@ const RETRY_MS = 30;
  * Each object is worked on by one call at a time, which sees the newest state there is; a call that fails with a
  * conflict is made again. Ends with the signal.
  */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as each caller knows its objects
 export async function follow<T extends KubeObject>(
   api: ApiServer,
   path: string,

@@ -46,7 +46,13 @@ async function driveBackupEntry(garden: ApiServer, entry: Bound, state: DriverSt
   const asked = metadata.annotations?.[operation];
   const last = status?.lastOperation;
   const set = async (type: string, text: string, seedName: string | null | undefined) => {
-    const lastOperation = { type, state: text, description: text, progress: 50, lastUpdateTime: new Date().toISOString() };
+    const lastOperation = {
+      type,
+      state: text,
+      description: text,
+      progress: 50,
+      lastUpdateTime: new Date().toISOString(),
+    };
     await merge(garden, `${self}/status`, {
       status: { lastOperation, seedName, observedGeneration: metadata.generation },
     });

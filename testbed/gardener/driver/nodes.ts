@@ -38,7 +38,9 @@ export function driveNodes(
       if (service.spec.type !== "LoadBalancer" || service.status?.loadBalancer?.ingress !== undefined) return;
       const ingress = [{ ip: `${prefix}.${next++}`, ipMode: "VIP" }];
       await delay(stepMs);
-      await merge(api, `${selfOf("/api/v1/services", service)}/status`, { status: { loadBalancer: { ingress } } });
+      await merge(api, `${selfOf("/api/v1/services", service)}/status`, {
+        status: { loadBalancer: { ingress } },
+      });
     },
     signal,
   );
@@ -53,7 +55,8 @@ async function drivePod(seed: string, api: ApiServer, pod: Pod, state: DriverSta
     await delay(stepMs);
     running.delete(name);
     const leader = leaders.find((known) => name.startsWith(`${known}-`));
-    if (leader !== undefined && !state.keepLease.has(leader)) await releaseLease(api, pod.metadata.namespace!, leader);
+    if (leader !== undefined && !state.keepLease.has(leader))
+      await releaseLease(api, pod.metadata.namespace!, leader);
     await removeObject(api, `${self}?gracePeriodSeconds=0`);
     return;
   }
@@ -73,7 +76,8 @@ function begin(seed: string, name: string, state: DriverState): void {
   state.running.get(seed)!.add(name);
   for (const leader of leaders.filter((known) => name.startsWith(`${known}-`))) {
     for (const [other, pods] of state.running) {
-      if (other !== seed && [...pods].some((pod) => pod.startsWith(`${leader}-`))) state.overlaps.push(leader);
+      if (other !== seed && [...pods].some((pod) => pod.startsWith(`${leader}-`)))
+        state.overlaps.push(leader);
     }
   }
 }
@@ -97,7 +101,12 @@ function statusOf({ spec }: Pod, ready: boolean): object {
 }
 
 /** Says that a pod is ready after all, as its kubelet would. */
-export async function makeReady(api: ApiServer, namespace: string, name: string, state: DriverState): Promise<void> {
+export async function makeReady(
+  api: ApiServer,
+  namespace: string,
+  name: string,
+  state: DriverState,
+): Promise<void> {
   state.unready.delete(name);
   const path = `/api/v1/namespaces/${namespace}/pods/${name}`;
   const pod = await api.json<Pod>({ path });
@@ -112,7 +121,12 @@ async function releaseLease(api: ApiServer, namespace: string, name: string): Pr
   await merge(api, path, { spec: { holderIdentity: null, leaseDurationSeconds: 1 } });
 }
 
-async function renewLeases(seed: string, api: ApiServer, state: DriverState, signal: AbortSignal): Promise<void> {
+async function renewLeases(
+  seed: string,
+  api: ApiServer,
+  state: DriverState,
+  signal: AbortSignal,
+): Promise<void> {
   while (!signal.aborted) {
     for (const pod of state.running.get(seed) ?? []) {
       const leader = leaders.find((known) => pod.startsWith(`${known}-`));
@@ -123,7 +137,12 @@ async function renewLeases(seed: string, api: ApiServer, state: DriverState, sig
   }
 }
 
-async function setLease(api: ApiServer, namespace: string, name: string, holderIdentity: string): Promise<void> {
+async function setLease(
+  api: ApiServer,
+  namespace: string,
+  name: string,
+  holderIdentity: string,
+): Promise<void> {
   const renewTime = new Date().toISOString().replace("Z", "000Z");
   await apply(api, `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`, {
     apiVersion: "coordination.k8s.io/v1",
