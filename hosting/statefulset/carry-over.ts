@@ -121,10 +121,13 @@ async function digestOf(seed: SeedNamespace, labels: Readonly<Record<string, str
   return { count: items.length, digest: createHash("sha256").update(text).digest("hex") };
 }
 
+/** What the move has exposed at the source is what the destination is to have for good, so its mark stays behind. */
+function isKept(annotation: string): boolean {
+  return annotation !== EXPOSED && !/^(kubectl|deployment)\.kubernetes\.io\//.test(annotation);
+}
+
 function metadata({ metadata: { name, labels, annotations = {} }, spec }: Carried, namespace: string) {
-  // What the move has exposed at the source is what the destination is to have for good.
-  const isOurs = (key: string) => key !== EXPOSED && !/^(kubectl|deployment)\.kubernetes\.io\//.test(key);
-  const kept = Object.entries(annotations).filter(([key]) => isOurs(key));
+  const kept = Object.entries(annotations).filter(([key]) => isKept(key));
   const replicas = spec?.["replicas"];
   return {
     name,
