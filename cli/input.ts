@@ -27,7 +27,8 @@ export interface CheckedInput {
  *
  * @throws CommandError with a line for each flaw: the field, its value, and what to write instead.
  */
-export function inputFrom(kindName: string = DEFAULT_KIND, flags: InputFlags): CheckedInput {
+export function inputFrom(typedKind: string | undefined, flags: InputFlags): CheckedInput {
+  const kindName = typedKind ?? (flags.controlPlane === undefined ? DEFAULT_KIND : "controlPlaneMigration");
   const kind = kindOf(kindName);
   if (kind === undefined) {
     throw new CommandError(

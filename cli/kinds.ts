@@ -32,8 +32,10 @@ function clusterHeadline({ path, cluster, from, to, dryRun, verified }: Fields):
 
 function controlPlaneHeadline({ controlPlane, from, to, dryRun, verified }: Fields): string {
   const name = `Control plane ${text(controlPlane)}`;
-  if (dryRun === true) return `Plan: ${name} can be moved from ${text(from)} to ${text(to)}. Nothing was changed.`;
-  const proof = verified === true ? "all members proven equal before the first was removed" : "NOT proven equal";
+  if (dryRun === true)
+    return `Plan: ${name} can be moved from ${text(from)} to ${text(to)}. Nothing was changed.`;
+  const proof =
+    verified === true ? "all members proven equal before the first was removed" : "NOT proven equal";
   return `${name} was moved from ${text(from)} to ${text(to)}, ${proof}.`;
 }
 

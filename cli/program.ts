@@ -9,7 +9,7 @@ import { operator } from "./connection.ts";
 import { CommandError, EXIT } from "./exit-codes.ts";
 import { defaultWorkflowId, inputFrom } from "./input.ts";
 import type { InputFlags } from "./input.ts";
-import { DEFAULT_KIND, KIND_NAMES } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 import { exitCodeOf } from "./outcome.ts";
 import { inSession, PROGRAM, watchToTheEnd } from "./session.ts";
 import type { SessionFlags } from "./session.ts";
@@ -60,7 +60,7 @@ function spoken(command: Command): Command {
 
 function startable(command: Command): Command {
   return spoken(command)
-    .argument("[kind]", `kind of move: ${KIND_NAMES.join(", ")}`, DEFAULT_KIND)
+    .argument("[kind]", `kind of move: ${KIND_NAMES.join(", ")} (default: as the options say)`)
     .option("--logical-cluster <path or id>", "workspace path or logical cluster id to move")
     .option("--control-plane <name>", "control plane to move, as the worker's configuration calls it")
     .option("--to <site>", "shard or seed to move it to")
@@ -76,7 +76,7 @@ function addStart(program: Command, finish: Finish): void {
   startable(program.command("start"))
     .description("start a move")
     .option("--watch", "then watch it to its end, with watch's exit code")
-    .action(async (kind: string, flags: StartFlags) => {
+    .action(async (kind: string | undefined, flags: StartFlags) => {
       const checked = inputFrom(kind, flags);
       await inSession(flags, async (session) => {
         const { workflowId } = await startMove(session.client, { ...flags, checked, hints: session.hints });
@@ -94,7 +94,7 @@ function addPlan(program: Command, finish: Finish): void {
   startable(program.command("plan"))
     .description("find out what a move would do, and change nothing")
     .option("--json", "the plan as JSON")
-    .action(async (kind: string, flags: StartFlags) => {
+    .action(async (kind: string | undefined, flags: StartFlags) => {
       const typed = inputFrom(kind, flags);
       const checked = { ...typed, input: { ...typed.input, dryRun: true } };
       // A plan of its own name, so that a move that is running can be planned again.
@@ -104,7 +104,7 @@ function addPlan(program: Command, finish: Finish): void {
         const { workflowId } = await startMove(client, { ...flags, checked, hints, workflowId: planId });
         note(await missingWorker(client, flags.taskQueue));
         const outcome = await watchToTheEnd(session, workflowId, process.stderr);
-        say(flags.json === true ? outcomeJson(outcome) : outcomeLines(kind, outcome));
+        say(flags.json === true ? outcomeJson(outcome) : outcomeLines(checked.kindName, outcome));
         finish(exitCodeOf(outcome));
       });
     });

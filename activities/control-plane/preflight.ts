@@ -26,8 +26,10 @@ export function createPreflight(sites: ControlPlaneSites): ControlPlaneActivitie
     const { signal } = work;
     const input = parseInput(controlPlaneMigrationInput, raw, EXAMPLE);
     const { controlPlane, to } = input;
+    requireKnown("controlPlane", controlPlane, sites.names, "controlPlanes");
+    requireKnown("to", to, sites.seedNames, "seeds");
+    if (input.from !== undefined) requireKnown("from", input.from, sites.seedNames, "seeds");
     const config = sites.controlPlaneConfig(controlPlane);
-    if (input.from !== undefined) sites.seed(input.from);
     await requireReachable(sites.seed(to), `to: seed ${to}`, signal);
     const from = await locate(sites, config.namespace, input, signal);
     const { hosting, api, apiAt } = sites.controlPlane(controlPlane, { source: from, destination: to });
@@ -53,6 +55,15 @@ export function createPreflight(sites: ControlPlaneSites): ControlPlaneActivitie
       record,
     };
   };
+}
+
+function requireKnown(field: string, name: string, known: readonly string[], section: string): void {
+  if (known.includes(name)) return;
+  throw failure("InvalidInput", {
+    message: `${field}: ${JSON.stringify(name)} is not in the worker's configuration`,
+    expected: known.length === 0 ? `a name under ${section}, which is empty` : `one of ${known.join(", ")}`,
+    advice: `correct the name, or add it to ${section} in rehome.yaml`,
+  });
 }
 
 async function requireReachable(api: ApiServer, field: string, signal: AbortSignal): Promise<void> {

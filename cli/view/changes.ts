@@ -131,8 +131,7 @@ function stepChanges(before: StepProgress | undefined, step: StepProgress, sight
     case "skipped":
       return [{ at: endedAt ?? sight.at, text: `${name} is not needed` }];
     case "done": {
-      const figures = step.figures === undefined ? "" : `: ${progressWords(step.figures)}`;
-      return [{ at: endedAt ?? sight.at, text: `${name} done${took}${again}${figures}` }];
+      return [{ at: endedAt ?? sight.at, text: `${name} done${took}${again}` }];
     }
     case "failed":
     case "stopped":

@@ -159,7 +159,7 @@ describe("a move that does not get there", () => {
     expect(await rehome("resume", id)).toMatchObject({ code: 0, out: "the move goes on\n" });
     await stage.reached("root:stopped", "Verify");
     const aborted = await rehome("abort", id, "--by", "grace", "--reason", "wrong shard");
-    expect(aborted).toMatchObject({ code: 0, out: "the move is stopped and undone\n" });
+    expect(aborted).toMatchObject({ code: 0, out: "the move is being stopped and undone; watch it\n" });
     const { code, out } = await watch.end();
     expect(code).toBe(3);
     expect(out).toContain("abort asked by grace (wrong shard)");

@@ -3,6 +3,7 @@ import { count, duration } from "../../cli/view/format.ts";
 import { span } from "../../cli/view/line.ts";
 import type { Line, Tone } from "../../cli/view/line.ts";
 import type { ControlPlaneClientsResult, ProtocolResult } from "../control-plane/workload/conclusion.ts";
+import { cutWrites } from "./control-plane-report.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
 import { phases, row, title, verdict, zero } from "./report-text.ts";
 
@@ -80,6 +81,11 @@ function account(clients: ControlPlaneClientsResult): Line[] {
       clients.leaseLost ? "LOST" : "held",
       `longest time between renewals ${duration(clients.leaseLongestMs)}`,
       clients.leaseLost ? "bad" : "good",
+    ),
+    row(
+      "of them cut by the end of a server",
+      count(cutWrites(clients)),
+      "writes over HTTP/1.1, which has no word for it",
     ),
     ...clients.failures.slice(0, 10).map((words): Line => [span(`  ${words}`, "bad")]),
   ];

@@ -62,7 +62,10 @@ export async function demonstrateLogicalCluster(options: DemoOptions): Promise<D
     return {
       report,
       lines: reportLines(report),
-      hints: { kcp: `KUBECONFIG=${kubeconfig}`, "another move": another },
+      hints: {
+        kcp: `KUBECONFIG=${kubeconfig} kubectl --context root get workspaces`,
+        "another move": another,
+      },
       servers: testbed.servers,
       stop: async () => await testbed.stop(),
     };

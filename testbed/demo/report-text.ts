@@ -180,7 +180,7 @@ function longestGaps(clients: ClientsResult): Line[] {
 }
 
 function gapWords(atCutMs: number, { longestGapBeforeMs }: ClientsResult): string {
-  return `ConfigMaps; at the cut: ${duration(atCutMs)}; before the move: ${duration(longestGapBeforeMs)}`;
+  return `ConfigMaps; at the cut: ${duration(atCutMs)}; before the fence: ${duration(longestGapBeforeMs)}`;
 }
 
 function gaps({ gaps: all }: ClientsResult): Line[] {

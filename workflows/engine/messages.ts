@@ -91,7 +91,7 @@ function answerPauseAndResume(journal: Journal): void {
 function answerAbort(journal: Journal): void {
   const abort = ({ by, reason }: AbortInput): string => {
     journal.record({ type: "abort asked", by: by.trim(), reason: reason.trim() });
-    return journal.state.dryRun ? "the dry run is stopped" : "the move is stopped and undone";
+    return journal.state.dryRun ? "the dry run is stopped" : "the move is being stopped and undone; watch it";
   };
   setHandler(abortUpdate, abort, {
     description: "Undo everything and end the move",

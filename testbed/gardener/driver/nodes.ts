@@ -113,12 +113,22 @@ export async function makeReady(
   await merge(api, `${path}/status`, { status: statusOf(pod, true) });
 }
 
+/** Writes to Leases, one after the other: a renewal that is late must not undo a release. */
+const turns = new Map<ApiServer, Promise<unknown>>();
+
+async function inTurn(api: ApiServer, write: () => Promise<unknown>): Promise<void> {
+  const turn = (turns.get(api) ?? Promise.resolve()).then(write, write);
+  turns.set(api, turn);
+  await turn;
+}
+
 /** As client-go's leader election gives a Lease back: without a holder. */
 async function releaseLease(api: ApiServer, namespace: string, name: string): Promise<void> {
-  // A renewal may be on its way.
-  await delay(renewMs);
   const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
-  await merge(api, path, { spec: { holderIdentity: null, leaseDurationSeconds: 1 } });
+  const spec = { holderIdentity: null, leaseDurationSeconds: 1 };
+  await inTurn(api, async () => {
+    if ((await api.find({ path })) !== undefined) await merge(api, path, { spec });
+  });
 }
 
 async function renewLeases(
@@ -127,11 +137,14 @@ async function renewLeases(
   state: DriverState,
   signal: AbortSignal,
 ): Promise<void> {
+  const running = state.running.get(seed)!;
   while (!signal.aborted) {
-    for (const pod of state.running.get(seed) ?? []) {
+    for (const pod of running) {
       const leader = leaders.find((known) => pod.startsWith(`${known}-`));
-      const namespace = state.namespace;
-      if (leader !== undefined) await setLease(api, namespace, leader, pod).catch(() => undefined);
+      if (leader === undefined) continue;
+      const renew = async () => running.has(pod) && (await setLease(api, state.namespace, leader, pod));
+      // A namespace that is being deleted takes none.
+      await inTurn(api, renew).catch(() => undefined);
     }
     await delay(renewMs);
   }
