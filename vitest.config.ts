@@ -3,7 +3,7 @@ import { Network } from "./testbed/network/network.ts";
 
 /** Network namespaces need root on Linux. Without it their tests are left out, and this line says so. */
 const whyNot = Network.whyNot();
-if (whyNot !== undefined) console.warn(`tests in network namespaces are left out: ${whyNot}`);
+if (whyNot !== undefined) process.stderr.write(`tests in network namespaces are left out: ${whyNot}\n`);
 const inNamespaces = [
   "api-clients",
   "control-plane",
