@@ -167,6 +167,8 @@ export class ApiServer {
     });
     request.setHeader("accept", "application/json");
     if (body) {
+      // Node adds none to a DELETE, whose body, with its preconditions, would then be no part of it.
+      request.setHeader("content-length", body.length);
       const patch = "application/merge-patch+json";
       request.setHeader(
         "content-type",

@@ -5,7 +5,7 @@ import { etcdNames, seedNamespace } from "../../../testbed/control-plane/names.t
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import { abort, approve, attemptsOf, failureOf, untilGate, untilState } from "../harness/moves.ts";
 import { expectUnharmed } from "./clients.ts";
-import { openBed, whyNot } from "./bed.ts";
+import { openBed, otherSeed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 import { startTo } from "./moves.ts";
 import type { ControlPlaneMove } from "./moves.ts";
@@ -25,6 +25,8 @@ const IMPATIENT = Object.fromEntries(
 
 describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNot})` : ""}`, () => {
   let bed: ControlPlaneBed;
+  /** Where the control plane is. */
+  let here: SeedName = "seed-a";
   beforeAll(async () => {
     bed = await openBed();
   });
@@ -62,7 +64,8 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
       watches: 10,
     };
     const clients = await ControlPlaneClients.start(options);
-    const move = await startTo(bed, "seed-b", { timeouts: IMPATIENT });
+    const to = otherSeed(here);
+    const move = await startTo(bed, to, { timeouts: IMPATIENT });
     for (const phase of [
       "JoinDestinationPeers",
       "Soak",
@@ -78,50 +81,55 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     expectUnharmed(await clients.conclude());
     const attempts = await attemptsOf(move);
     expect(attempts.get("joinDestinationPeers")).toBeGreaterThan(1);
-    await expectSettledIn(bed, "seed-b");
+    await expectSettledIn(bed, to);
+    here = to;
   });
 
   test("the destination is cut off before the point of no return: the source serves, and an abort ends", async () => {
-    const move = await startTo(bed, "seed-a", { gates: ["Soak"] });
+    const to = otherSeed(here);
+    const move = await startTo(bed, to, { gates: ["Soak"] });
     await untilGate(move, "Soak");
     {
-      await using _ = await cutOff("seed-a");
-      await expectWrites("seed-b");
+      await using _ = await cutOff(to);
+      await expectWrites(here);
       await abort(move);
       // The members of the lost seed go while it is away, since that is what the source's safety hangs on.
       for (const etcd of etcdNames) {
         await pollUntil(
           `${etcd} has its three members`,
           async () => {
-            const { length } = await membersOf(bed, "seed-b", etcd);
+            const { length } = await membersOf(bed, here, etcd);
             return length === 3 || `${length} members`;
           },
           { everyMs: 500, deadlineMs: 240_000 },
         );
       }
-      await expectWrites("seed-b");
+      await expectWrites(here);
     }
     expect((await failureOf(move.result())).type).toBe("Aborted");
-    await expectSettledIn(bed, "seed-b");
+    await expectSettledIn(bed, here);
   });
 
   test("the source is cut off after the point of no return: the destination serves, and the move ends when it is back", async () => {
-    const move = await startTo(bed, "seed-a", { gates: ["RemoveSourcePeers"] });
+    const to = otherSeed(here);
+    const move = await startTo(bed, to, { gates: ["RemoveSourcePeers"] });
     await untilGate(move, "RemoveSourcePeers");
     {
-      await using _ = await cutOff("seed-b");
-      await expectWrites("seed-a");
+      await using _ = await cutOff(here);
+      await expectWrites(to);
       await approve(move, "RemoveSourcePeers");
       await untilRunning(move, "CleanUpSource");
-      await expectWrites("seed-a");
+      await expectWrites(to);
     }
     expect((await move.result()).verified).toBe(true);
-    await expectSettledIn(bed, "seed-a");
+    await expectSettledIn(bed, to);
+    here = to;
   });
 
   test("a member dies on either side, and DNS does not answer: the move waits for them", async () => {
     const { testbed } = bed;
-    const move = await startTo(bed, "seed-b", { gates: ["SwitchDNS", "Soak"] });
+    const to = otherSeed(here);
+    const move = await startTo(bed, to, { gates: ["SwitchDNS", "Soak"] });
     await untilGate(move, "SwitchDNS");
     await testbed.dns.primary.stop();
     await approve(move, "SwitchDNS");
@@ -129,11 +137,12 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     await testbed.dns.primary.start();
     await untilGate(move, "Soak");
     const pods = `/api/v1/namespaces/${seedNamespace}/pods`;
-    await removeObject(testbed.seeds["seed-a"].api, `${pods}/etcd-main-1`);
-    await removeObject(testbed.seeds["seed-b"].api, `${pods}/etcd-events-0`);
+    await removeObject(testbed.seeds[here].api, `${pods}/etcd-main-1`);
+    await removeObject(testbed.seeds[to].api, `${pods}/etcd-events-0`);
     await approve(move, "Soak");
     expect((await move.result()).verified).toBe(true);
-    await expectSettledIn(bed, "seed-b");
+    await expectSettledIn(bed, to);
+    here = to;
   });
 
   test.each([
@@ -141,19 +150,21 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     [100, 50],
   ])("a round trip of %d ms between the seeds is measured, and bridged", async (roundTripMs, delayMs) => {
     await bed.testbed.network.wire("seed-a", "seed-b").setDelay(delayMs);
-    const to = roundTripMs === 20 ? "seed-a" : "seed-b";
+    const to = otherSeed(here);
     const report = await (await startTo(bed, to)).result();
     expect(report.roundTripMs).toBeGreaterThanOrEqual(roundTripMs);
     expect(report.roundTripMs).toBeLessThan(roundTripMs * 2);
     await expectSettledIn(bed, to);
+    here = to;
   });
 
   test("a round trip that is too long is refused with the numbers, and all is as before", async () => {
-    const move = await startTo(bed, "seed-a", { maxRoundTripMs: 40 });
+    await bed.testbed.network.wire("seed-a", "seed-b").setDelay(50);
+    const move = await startTo(bed, otherSeed(here), { maxRoundTripMs: 40 });
     const { type, message } = await failureOf(move.result());
     expect(type).toBe("Refused");
-    expect(message).toMatch(/a round trip between seed-b and seed-a takes \d+\.\d ms/);
+    expect(message).toMatch(/a round trip between \S+ and \S+ takes \d+\.\d ms/);
     expect(message).toMatch(/maxRoundTripMs 40/);
-    await expectSettledIn(bed, "seed-b");
+    await expectSettledIn(bed, here);
   });
 });
