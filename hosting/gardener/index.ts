@@ -17,7 +17,8 @@ import { advertise, credentialsOf, findEtcd, innerPeerUrls, startMember } from "
 import { handOverExtensions } from "./extensions.ts";
 import { MEMBERS, inspect } from "./inspect.ts";
 import { copyMachines } from "./machines.ts";
-import { metricsOf, slowestRoundTripMs } from "./metrics.ts";
+import { roundTripMs } from "../../etcd/membership/round-trip.ts";
+import { metricsOf } from "./metrics.ts";
 import { API_SERVER, CLAIM, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import { ShootNamespace } from "./namespace.ts";
@@ -145,7 +146,7 @@ export function createGardenerHosting(
       const members = await exposeMembers(destination, etcd, MEMBERS, signal);
       const { clientUrl } = members[ordinal] as MemberAddress;
       const metrics = await metricsOf(clientUrl, await credentials(etcd, signal), signal);
-      return slowestRoundTripMs(metrics, peers);
+      return roundTripMs(metrics, peers);
     },
 
     async carryOver(move, signal) {

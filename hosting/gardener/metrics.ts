@@ -22,16 +22,3 @@ export async function metricsOf(
   asked.end();
   return await promise;
 }
-
-/**
- * The mean round trip to the slowest of some peers in ms; undefined until each of them has been measured.
- * @param peers member ids in hexadecimal, as the metric names them (etcd v3.6, rafthttp/probing_status.go).
- */
-export function slowestRoundTripMs(metrics: string, peers: readonly string[]): number | undefined {
-  const value = (series: string, peer: string) => {
-    const name = `etcd_network_peer_round_trip_time_seconds_${series}`;
-    return Number(new RegExp(`^${name}\\{To="${peer}"\\} (\\S+)$`, "m").exec(metrics)?.[1] ?? 0);
-  };
-  const means = peers.map((peer) => (value("sum", peer) / value("count", peer)) * 1000);
-  return means.every(Number.isFinite) ? Math.max(...means) : undefined;
-}

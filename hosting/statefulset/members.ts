@@ -1,3 +1,4 @@
+import { roundTripMs } from "../../etcd/membership/round-trip.ts";
 import { merge, removeObject, awaitObjects } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { Bootstrap, EtcdCredentials, EtcdInspection, MemberAddress } from "../types.ts";
@@ -223,11 +224,7 @@ export async function stopMembers(
   );
 }
 
-/**
- * The mean round trip to the slowest of some peers in ms, as the member's own prober measures it every 4 s
- * (etcd v3.6, server/etcdserver/api/rafthttp/probing_status.go); undefined until each of them has been measured.
- * @param peers member ids in hexadecimal, as the metric names them.
- */
+/** The round trip to the slowest of some peers, as the member itself has measured it; see etcd/membership/round-trip.ts. */
 export async function peerRoundTripMs(
   seed: SeedNamespace,
   etcd: string,
@@ -238,15 +235,7 @@ export async function peerRoundTripMs(
   const path = `${seed.core("pods")}/http:${podOf(etcd, ordinal)}:${METRICS_PORT}/proxy/metrics`;
   const { status, body } = await seed.api.request({ path, signal });
   if (status !== 200) return undefined;
-  const value = (series: string, peer: string) => {
-    const pattern = new RegExp(
-      `^etcd_network_peer_round_trip_time_seconds_${series}\\{To="${peer}"\\} (\\S+)$`,
-      "m",
-    );
-    return Number(pattern.exec(body)?.[1] ?? 0);
-  };
-  const means = peers.map((peer) => (value("sum", peer) / value("count", peer)) * 1000);
-  return means.every(Number.isFinite) ? Math.max(...means) : undefined;
+  return roundTripMs(body, peers);
 }
 
 function ordinalOf({ metadata }: KubeObject): number {
