@@ -25,6 +25,7 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
     const options = {
       kubeconfig: shoot.kubeconfig,
       dnsServers: dns.servers,
+      namespace: `clients-to-${to}`,
       requestsPerSecond: 40,
       watches: 20,
     };
