@@ -1,5 +1,6 @@
 import { join, resolve } from "node:path";
-import { Argument, Command, InvalidArgumentError } from "commander";
+import { Argument, Command } from "commander";
+import { positiveNumber } from "../testbed/positive-number.ts";
 import { Server } from "../testbed/process.ts";
 import { clearLeftovers } from "../testbed/run-registry.ts";
 import { benchControlPlane } from "./control-plane.ts";
@@ -28,12 +29,6 @@ async function bench(name: string, { runs }: { readonly runs: number }): Promise
   const found = resultsOf(name, samples);
   const files = await save(found, results, plotOf(found));
   console.log([...lines(found), "", ...files].join("\n"));
-}
-
-function positiveNumber(text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1) throw new InvalidArgumentError("give a number above zero");
-  return value;
 }
 
 if (import.meta.main) {

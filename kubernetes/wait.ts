@@ -21,6 +21,15 @@ export async function pollUntil(
   }
 }
 
+/**
+ * Lets time pass before another look at something that tells nobody of its changes.
+ * @throws the signal's reason, as soon as it fires.
+ */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+  signal.throwIfAborted();
+}
+
 /** A wait came to its deadline; `seen` is what was found last. */
 export class WaitError extends Error {
   override readonly name = "WaitError";

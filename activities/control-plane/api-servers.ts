@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { pollUntil } from "../../kubernetes/wait.ts";
+import { pause, pollUntil } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { apiOf, step, undoStep } from "./session.ts";
@@ -57,11 +57,14 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
   };
 }
 
-export async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {
-  const ready = async () => {
-    const { status, body } = await api.request({ path: "/readyz", timeoutMs: 5_000, signal });
-    return status === 200 || `${status} ${body.slice(0, 200)}`;
-  };
+/** @returns what came instead of readiness, or undefined when all is well. */
+export async function whyNotReady(api: ApiServer, signal: AbortSignal): Promise<string | undefined> {
+  const { status, body } = await api.request({ path: "/readyz", timeoutMs: 5_000, signal });
+  return status === 200 ? undefined : `${status} ${body.slice(0, 200)}`;
+}
+
+async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {
+  const ready = async () => (await whyNotReady(api, signal)) ?? true;
   await pollUntil(`${api.name} is ready`, ready, { ...READY, signal });
 }
 
@@ -92,8 +95,7 @@ async function awaitDrained(api: ApiServer, drainMs: number, signal: AbortSignal
   for (;;) {
     const left = await longRunningRequests(api, signal);
     if (left === undefined || left === 0 || performance.now() > end) return left ?? 0;
-    await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
-    signal.throwIfAborted();
+    await pause(DRAIN_LOOK_MS, signal);
   }
 }
 

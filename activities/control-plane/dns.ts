@@ -4,7 +4,6 @@ import { LostRaceError, RefusedError, UnreachableError } from "../../dns/errors.
 import { describeServer, parseServer, sameValues } from "../../dns/names.ts";
 import type { AddressType } from "../../dns/names.ts";
 import { query } from "../../dns/query.ts";
-import type { RecordValues } from "../../dns/query.ts";
 import { readTsigKey } from "../../dns/tsig.ts";
 import { proveUpdatable, replaceAddresses } from "../../dns/update.ts";
 import type { UpdateOptions } from "../../dns/update.ts";
@@ -45,20 +44,10 @@ export function createDnsActivities(sites: ControlPlaneSites): Steps {
 /** @returns when every authoritative server had it, ms since the epoch. */
 export async function setRecord(
   sites: ControlPlaneSites,
-  session: Session,
+  { config, signal }: Session,
   from: readonly string[],
   to: DnsRecordState,
 ): Promise<number> {
-  await replace(sites, session, from, to);
-  return Date.now();
-}
-
-async function replace(
-  sites: ControlPlaneSites,
-  { config, signal }: Session,
-  from: readonly string[],
-  to: RecordValues,
-): Promise<void> {
   const options = await updateOptions(sites, config.apiServer.dnsName, to.values, signal);
   try {
     await replaceAddresses({ ...options, from: { values: from }, to });
@@ -73,6 +62,7 @@ async function replace(
     });
   }
   await awaitAuthoritative({ ...options, expected: to, timeoutMs: EVERYWHERE_MS });
+  return Date.now();
 }
 
 async function updateOptions(

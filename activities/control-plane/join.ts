@@ -9,6 +9,7 @@ import {
 import { awaitInSync } from "../../etcd/membership/sync.ts";
 import type { MemberId } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
+import { pause } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { allEtcds, refOf } from "./etcd.ts";
@@ -178,8 +179,7 @@ async function measureRoundTrip(
   while (roundTripMs === undefined) {
     if (performance.now() > end)
       throw new Error(`${etcd.cluster.name} has not measured a round trip in ${ROUND_TRIP.deadlineMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, ROUND_TRIP.everyMs));
-    session.signal.throwIfAborted();
+    await pause(ROUND_TRIP.everyMs, session.signal);
     roundTripMs = await session.hosting.peerRoundTripMs(etcd.name, 0, peers, session.signal);
   }
   const { heartbeatMs = 100, electionMs = 1000 } = state ?? {};

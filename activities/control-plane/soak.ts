@@ -1,6 +1,8 @@
 import { listAlarms } from "../../etcd/membership/sync.ts";
+import { pause } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { whyNotReady } from "./api-servers.ts";
 import { prove } from "./commit.ts";
 import { allEtcds } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
@@ -71,14 +73,8 @@ async function etcdFaults(etcd: StretchedEtcd): Promise<string[]> {
 
 async function apiFaults(session: Session, side: "source" | "destination"): Promise<string[]> {
   const api = await apiOf(session, side);
-  const { status, body } = await api.request({ path: "/readyz", timeoutMs: 5_000, signal: session.signal });
-  if (status !== 200) return [`${api.name} is not ready: ${status} ${body.slice(0, 100)}`];
+  const unready = await whyNotReady(api, session.signal);
+  if (unready !== undefined) return [`${api.name} is not ready: ${unready}`];
   const why = session.config.vpn && (await whyVpnFails(api, session.config.vpn, session.signal));
   return why === undefined ? [] : [`${api.name} does not reach the data plane: ${why}`];
-}
-
-/** Health is looked at from time to time: none of the systems asked tells of its loss by itself. */
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, ms));
-  signal.throwIfAborted();
 }

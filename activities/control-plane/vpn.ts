@@ -8,6 +8,7 @@ import type { ControlPlaneConfig } from "../../sites/config-control-planes.ts";
 type Vpn = NonNullable<ControlPlaneConfig["vpn"]>;
 
 interface Deployment extends KubeObject {
+  readonly metadata: KubeObject["metadata"] & { readonly generation?: number };
   readonly spec: {
     readonly replicas?: number;
     readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
@@ -23,7 +24,12 @@ interface Deployment extends KubeObject {
       };
     };
   };
-  readonly status?: { readonly readyReplicas?: number };
+  readonly status?: {
+    readonly observedGeneration?: number;
+    readonly updatedReplicas?: number;
+    readonly readyReplicas?: number;
+    readonly replicas?: number;
+  };
 }
 
 /** A pod of the bridge or of the regular clients is told apart by this label. */
@@ -126,27 +132,14 @@ export async function whyVpnFails(
 }
 
 async function awaitReplicas(api: ApiServer, vpn: Vpn, name: string, signal: AbortSignal): Promise<void> {
-  await awaitObject<Deployment & { readonly metadata: { readonly generation?: number } }>(
-    api,
-    { path: deploymentsOf(vpn), name },
-    (found) => rolledOut(found),
-    { what: `${name} is rolled out`, deadlineMs: DEADLINE_MS, signal },
-  );
+  const options = { what: `${name} is rolled out`, deadlineMs: DEADLINE_MS, signal };
+  await awaitObject(api, { path: deploymentsOf(vpn), name }, rolledOut, options);
 }
 
 /** As `kubectl rollout status` judges it. */
-function rolledOut(deployment: KubeObject | undefined): true | string {
+function rolledOut(deployment: Deployment | undefined): true | string {
   if (deployment === undefined) return "no Deployment";
-  const { metadata, spec, status } = deployment as unknown as {
-    metadata: { generation?: number };
-    spec: { replicas?: number };
-    status?: {
-      observedGeneration?: number;
-      updatedReplicas?: number;
-      readyReplicas?: number;
-      replicas?: number;
-    };
-  };
+  const { metadata, spec, status } = deployment;
   const wanted = spec.replicas ?? 1;
   const { observedGeneration = 0, updatedReplicas = 0, readyReplicas = 0, replicas = 0 } = status ?? {};
   const done =

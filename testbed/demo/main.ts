@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { Argument, Command, InvalidArgumentError } from "commander";
+import { Argument, Command } from "commander";
 import { paint } from "../../cli/view/screen.ts";
+import { positiveNumber } from "../positive-number.ts";
 import { Server } from "../process.ts";
 import { tryLock } from "../programs/lock.ts";
 import { clearLeftovers } from "../run-registry.ts";
@@ -84,12 +85,6 @@ async function keep({ report, hints, servers }: Demo, interrupted: Promise<undef
 
 async function awaitStopSignal(): Promise<undefined> {
   await Promise.race((["SIGINT", "SIGTERM"] as const).map((signal) => once(process, signal)));
-}
-
-function positiveNumber(text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1) throw new InvalidArgumentError("give a number above zero");
-  return value;
 }
 
 function makeCommand(): Command {
