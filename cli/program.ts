@@ -3,7 +3,7 @@ import { listLines, listMoves } from "./commands/list.ts";
 import { sendMessage } from "./commands/messages.ts";
 import type { Message } from "./commands/messages.ts";
 import { outcomeJson, outcomeLines, reportOf } from "./commands/report.ts";
-import { missingWorker, startMove } from "./commands/start.ts";
+import { missingWorker, startMove, untilAdmitted } from "./commands/start.ts";
 import { runWorker } from "./commands/worker.ts";
 import { operator } from "./connection.ts";
 import { CommandError, EXIT } from "./exit-codes.ts";
@@ -74,18 +74,26 @@ function startable(command: Command): Command {
 
 function addStart(program: Command, finish: Finish): void {
   startable(program.command("start"))
-    .description("start a move")
+    .description("start a move, and tell whether its preflight refuses it")
     .option("--watch", "then watch it to its end, with watch's exit code")
     .action(async (kind: string | undefined, flags: StartFlags) => {
       const checked = inputFrom(kind, flags);
       await inSession(flags, async (session) => {
         const { workflowId } = await startMove(session.client, { ...flags, checked, hints: session.hints });
-        note(await missingWorker(session.client, flags.taskQueue));
+        const waiting = await missingWorker(session.client, flags.taskQueue);
+        note(waiting);
         if (flags.watch === true) {
           finish(exitCodeOf(await watchToTheEnd(session, workflowId, process.stdout)));
           return;
         }
-        say([`started ${workflowId}`, `watch it: ${commandFor(session.hints, "watch", workflowId)}`]);
+        say(`started ${workflowId}`);
+        const outcome = waiting === undefined ? await untilAdmitted(session.client, workflowId) : undefined;
+        if (outcome === undefined) {
+          say(`watch it: ${commandFor(session.hints, "watch", workflowId)}`);
+          return;
+        }
+        say(outcomeLines(checked.kindName, outcome));
+        finish(exitCodeOf(outcome));
       });
     });
 }
@@ -140,7 +148,7 @@ function addList(program: Command): void {
     .action(async ({ limit, running = false, json, ...flags }: ListFlags) => {
       await inSession(flags, async ({ client }) => {
         const moves = await listMoves(client, { limit, running });
-        say(json === true ? JSON.stringify(moves, undefined, 2) : listLines(moves));
+        say(json === true ? JSON.stringify(moves, undefined, 2) : listLines(moves, running));
       });
     });
 }

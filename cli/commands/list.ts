@@ -73,8 +73,8 @@ function listed(info: WorkflowExecutionInfo): ListedMove {
 }
 
 /** The moves as a table for people. */
-export function listLines(moves: readonly ListedMove[]): string[] {
-  if (moves.length === 0) return ["no moves yet"];
+export function listLines(moves: readonly ListedMove[], running: boolean): string[] {
+  if (moves.length === 0) return [running ? "no move is running" : "no moves yet"];
   const rows = moves.map((move) => [
     oneLine(move.workflowId),
     oneLine(move.phase),

@@ -2,10 +2,12 @@ import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { Client, WorkflowHandle } from "@temporalio/client";
 import { TASK_QUEUE } from "../../workflows/engine/names.ts";
 import { CommandError, EXIT } from "../exit-codes.ts";
+import { follow } from "../follow.ts";
 import { defaultWorkflowId } from "../input.ts";
 import type { CheckedInput } from "../input.ts";
 import { commandFor, START_A_WORKER } from "../view/hints.ts";
 import type { Hints } from "../view/hints.ts";
+import type { Outcome } from "../view/sight.ts";
 
 export interface StartOptions {
   readonly checked: CheckedInput;
@@ -67,4 +69,21 @@ export async function missingWorker(
   });
   if ((pollers ?? []).length > 0) return undefined;
   return `no worker polls the task queue ${taskQueue}: the move waits until one runs. Start one: ${START_A_WORKER}`;
+}
+
+/** A preflight that takes longer is watched by those who want to know. */
+const ADMITTED_WITHIN_MS = 15_000;
+
+/**
+ * Waits until the preflight has let the move in, or has refused it.
+ *
+ * @returns how the move ended, when it has; undefined when it is on its way, or its preflight takes longer.
+ */
+export async function untilAdmitted(client: Client, workflowId: string): Promise<Outcome | undefined> {
+  const signal = AbortSignal.timeout(ADMITTED_WITHIN_MS);
+  for await (const { state, outcome } of follow({ client, workflowId, signal, intervalMs: 100 })) {
+    if (outcome !== undefined) return outcome;
+    if (state?.admitted === true) return undefined;
+  }
+  return undefined;
 }

@@ -141,6 +141,16 @@ describe("a move that does not get there", () => {
     });
   });
 
+  test("is refused by its preflight before `start` returns", async () => {
+    stage.script("root:unmovable", { Preflight: "refuse" });
+    const { code, out } = await rehome(...startWords("root:unmovable"));
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      /^started .*\nfailed in Preflight: logical cluster root:unmovable is being deleted\n/,
+    );
+    expect(out).toContain("what to do: nothing is left to move");
+  });
+
   test("is paused, resumed and aborted by whom it says, with exit code 3", async () => {
     const id = await holdAt("root:stopped", "CopySnapshot");
     const watch = begin("watch", id);
