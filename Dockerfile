@@ -15,7 +15,9 @@ COPY --from=build /rehome/dist ./dist
 COPY package.json LICENSE ./
 COPY activities ./activities
 COPY cli ./cli
+COPY dns ./dns
 COPY etcd ./etcd
+COPY hosting ./hosting
 COPY inputs ./inputs
 COPY kubernetes ./kubernetes
 COPY sites ./sites

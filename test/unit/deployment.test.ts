@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { z } from "zod";
@@ -42,20 +43,25 @@ test("the image's Node is the one that the project is tested with", async () => 
 
 test("the image holds every folder that the worker imports from", async () => {
   const ignored = await readFile(".dockerignore", "utf8");
-  for (const folder of [
-    "activities",
-    "cli",
-    "etcd",
-    "inputs",
-    "kubernetes",
-    "sites",
-    "workers",
-    "workflows",
-  ]) {
+  const folders = await foldersOf(["workers/worker.ts", "workers/bundle.ts", "workflows/index.ts"]);
+  expect(folders).toContain("hosting");
+  for (const folder of folders) {
     expect(dockerfile).toContain(`COPY ${folder} ./${folder}\n`);
     expect(ignored).toContain(`!${folder}\n`);
   }
 });
+
+/** The folders of all files that are imported from these, by whatever way. */
+async function foldersOf(entries: readonly string[]): Promise<string[]> {
+  const seen = new Set(entries);
+  for (const file of seen) {
+    const source = await readFile(file, "utf8");
+    for (const [, target] of source.matchAll(/ from "(\.{1,2}\/[^"]+\.ts)"/g)) {
+      seen.add(join(dirname(file), target!));
+    }
+  }
+  return [...new Set([...seen].map((file) => file.split("/")[0]!))];
+}
 
 test("whatever waits for a service waits for one that can become what it waits for", () => {
   const hopeless = Object.entries(services).flatMap(([name, service]) =>
