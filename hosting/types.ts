@@ -66,8 +66,39 @@ export interface CarriedOver {
   readonly digest: string;
 }
 
+export interface DnsRecordState {
+  readonly values: readonly string[];
+  readonly ttlSeconds: number;
+}
+
+/** The DNS record of a control plane, as its hosting changes it. What servers tell of it is asked elsewhere. */
+export interface HostedDns {
+  /**
+   * Whether the record can be changed, which is found out without changing it.
+   * @param values that it must have.
+   * @returns its TTL, and reasons that forbid a move.
+   */
+  inspect(
+    values: readonly string[],
+    signal: AbortSignal,
+  ): Promise<{ readonly ttlSeconds: number; readonly refusals: readonly string[] }>;
+  /**
+   * Overwrites values and TTL in one step, which a change of the TTL alone is too. Nothing is written where the record
+   * is so already. @throws RecordTakenError when it holds neither `from` nor what is wanted.
+   */
+  replace(from: readonly string[], to: DnsRecordState, signal: AbortSignal): Promise<void>;
+  /** Makes the destination answer for the record, where a seed does; it resolves all the time. */
+  handOver(signal: AbortSignal): Promise<void>;
+}
+
 export interface Hosting {
-  /** Names of the etcd clusters: `etcd-main`, `etcd-events`. */
+  readonly dns: HostedDns;
+  /**
+   * Whether something beside each member adds it and promotes it by itself. A member that is to stay a learner must
+   * not run then, and one that is removed must be stopped, or it comes back.
+   */
+  readonly promotesByItself: boolean;
+
   inspect(signal: AbortSignal): Promise<Inspection>;
 
   /** Whether the seed of a side answers now. */
@@ -79,11 +110,18 @@ export interface Hosting {
   requireClaim(move: string, signal: AbortSignal): Promise<void>;
   release(move: string, signal: AbortSignal): Promise<void>;
 
-  /** The members of one etcd as clients reach them now, exposed or not; for reading at any time. */
+  /** The members of one etcd as the worker reaches them now; none where it cannot before they are exposed. */
   clientUrls(side: Side, etcd: string, signal: AbortSignal): Promise<readonly string[]>;
   credentials(etcd: string, signal: AbortSignal): Promise<EtcdCredentials>;
   /** Gives each member of one side an address that the other seed and the worker can reach. */
   exposePeers(side: Side, etcd: string, signal: AbortSignal): Promise<readonly MemberAddress[]>;
+  /**
+   * Has the source's members keep these addresses over a restart, where something else writes their settings, and
+   * waits until all run with them. Changes nothing in etcd.
+   */
+  advertisePeers(etcd: string, members: readonly MemberAddress[], signal: AbortSignal): Promise<void>;
+  /** Whether the source's members may have been given other peer URLs than {@link innerPeerUrls} by now. */
+  mayHaveOuterPeers(etcd: string, signal: AbortSignal): Promise<boolean>;
   /** The peer URLs that the source's members had before they were exposed, by pod. */
   innerPeerUrls(etcd: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
   /** Takes the addresses away again; the members must use the inner ones by then. */
@@ -124,13 +162,29 @@ export interface Hosting {
   startControllers(side: Side, signal: AbortSignal): Promise<void>;
 
   /** Hands backups over, where the hosting has any. */
-  finishBackups(signal: AbortSignal): Promise<void>;
+  finishBackups(move: string, signal: AbortSignal): Promise<void>;
+  /** Makes the destination responsible for the control plane, where somebody above the seeds says who is. */
+  adopt(move: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface StoppedController {
   readonly name: string;
   /** How long its lease has been seen unchanged, in ms; undefined when it keeps none. */
   readonly leaseFrozenMs?: number;
+}
+
+/** Somebody else has changed the DNS record since the move looked: it is not overwritten. */
+export class RecordTakenError extends Error {
+  override readonly name = "RecordTakenError";
+  /** Where it was seen: a DNS server, or a DNSRecord in a seed. */
+  readonly where: string;
+  /** What it holds instead; empty where there is none. */
+  readonly found: readonly string[];
+  constructor(where: string, expected: readonly string[], found: readonly string[]) {
+    super(`${where} should be ${expected.join(", ")}, but holds ${found.join(", ") || "nothing"}`);
+    this.where = where;
+    this.found = found;
+  }
 }
 
 /** Another move holds the control plane. */

@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
 import { siteName } from "../inputs/common.ts";
-import { controlPlanes, dns, seeds } from "./config-control-planes.ts";
+import { checkControlPlanes, controlPlanes, dns, seeds } from "./config-control-planes.ts";
 
 /** `rehome.yaml`: where the sites are. Names of files, never their contents; relative names are from its own folder. */
 const file = z.string().min(1);
@@ -65,13 +65,15 @@ const temporal = z.strictObject({
   apiKeyFile: file.optional(),
 });
 
-const schema = z.strictObject({
-  temporal: temporal.prefault({}),
-  kcp: kcp.optional(),
-  seeds: seeds.default({}),
-  dns: dns.optional(),
-  controlPlanes: controlPlanes.default({}),
-});
+const schema = z
+  .strictObject({
+    temporal: temporal.prefault({}),
+    kcp: kcp.optional(),
+    seeds: seeds.default({}),
+    dns: dns.optional(),
+    controlPlanes: controlPlanes.default({}),
+  })
+  .superRefine(checkControlPlanes);
 
 export type SitesConfig = z.infer<typeof schema>;
 export type KcpConfig = NonNullable<SitesConfig["kcp"]>;

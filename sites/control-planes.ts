@@ -1,9 +1,13 @@
 import { lookupAt } from "../dns/lookup.ts";
 import { parseServer } from "../dns/names.ts";
+import type { DnsServer } from "../dns/names.ts";
+import { createGardenerHosting } from "../hosting/gardener/index.ts";
+import { updatedRecord } from "../hosting/statefulset/dns-record.ts";
 import { createStatefulSetHosting } from "../hosting/statefulset/index.ts";
 import type { Hosting, Side } from "../hosting/types.ts";
 import { ApiServer } from "../kubernetes/api-server.ts";
-import type { ControlPlaneConfig, DnsConfig, SeedConfig } from "./config-control-planes.ts";
+import { isInZone } from "./config-control-planes.ts";
+import type { ControlPlaneConfig, SeedConfig } from "./config-control-planes.ts";
 import type { SitesConfig } from "./config.ts";
 import { UnknownSiteError } from "./unknown-site.ts";
 
@@ -11,7 +15,9 @@ import { UnknownSiteError } from "./unknown-site.ts";
 export interface ControlPlane {
   readonly config: ControlPlaneConfig;
   readonly hosting: Hosting;
-  /** The control plane's own API, by its DNS name, which is asked of the authoritative servers. */
+  /** Every authoritative server of its DNS name, where the configuration has them. */
+  readonly zone?: { readonly servers: readonly DnsServer[]; readonly zone: string } | undefined;
+  /** The control plane's own API, by its DNS name, which is asked of the authoritative servers where they are known. */
   readonly api: ApiServer;
   /** The same API at an address of one side; its certificate is that of the DNS name. */
   readonly apiAt: (url: string) => ApiServer;
@@ -40,26 +46,17 @@ export class ControlPlaneSites {
     return known("control plane", this.#config.controlPlanes, name);
   }
 
-  /** @throws Error when the configuration has no section `dns`. */
-  get dns(): DnsConfig {
-    if (!this.#config.dns)
-      throw new Error("the worker's configuration has no section dns: add it to rehome.yaml");
-    return this.#config.dns;
-  }
-
   /** @throws UnknownSiteError */
   controlPlane(name: string, seeds: Readonly<Record<Side, string>>): ControlPlane {
     const config = this.controlPlaneConfig(name);
     const { kubeconfig, context, apiServer } = config;
-    const ends = { source: this.seed(seeds.source), destination: this.seed(seeds.destination) };
+    const zone = this.#zoneOf(apiServer.dnsName);
+    const lookup = zone && lookupAt(zone.servers);
     return {
       config,
-      hosting: createStatefulSetHosting(ends, { ...config, name, vpnServer: config.vpn?.server }),
-      api: new ApiServer(`control plane ${name}`, {
-        kubeconfig,
-        context,
-        lookup: lookupAt(this.dns.servers.map(parseServer)),
-      }),
+      hosting: this.#hostingOf(name, config, seeds),
+      zone,
+      api: new ApiServer(`control plane ${name}`, { kubeconfig, context, lookup }),
       apiAt: (url) =>
         new ApiServer(`control plane ${name} at ${url}`, {
           kubeconfig,
@@ -68,6 +65,31 @@ export class ControlPlaneSites {
           serverName: apiServer.dnsName,
         }),
     };
+  }
+
+  #hostingOf(name: string, config: ControlPlaneConfig, seeds: Readonly<Record<Side, string>>): Hosting {
+    const ends = { source: this.seed(seeds.source), destination: this.seed(seeds.destination) };
+    if (config.hosting === "gardener") {
+      const garden = new ApiServer(`garden of ${name}`, config.garden);
+      return createGardenerHosting(
+        { ...ends, garden },
+        { ...config, name, seeds, vpn: config.vpn !== undefined },
+      );
+    }
+    const { dnsName } = config.apiServer;
+    const zone = this.#zoneOf(dnsName);
+    const tsig = this.#config.dns?.tsig;
+    // loadConfig has refused a configuration without them.
+    if (zone === undefined || tsig === undefined)
+      throw new Error(`control plane ${name}: no key for updates of ${dnsName}`);
+    const layout = { ...config, name, vpnServer: config.vpn?.server };
+    return createStatefulSetHosting(ends, layout, updatedRecord({ ...zone, tsig }, dnsName));
+  }
+
+  #zoneOf(dnsName: string): ControlPlane["zone"] {
+    const { dns } = this.#config;
+    if (dns === undefined || !isInZone(dnsName, dns.zone)) return undefined;
+    return { servers: dns.servers.map(parseServer), zone: dns.zone };
   }
 }
 

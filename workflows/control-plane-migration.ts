@@ -276,7 +276,7 @@ const phases = [
     summary: "Restore the TTL and delete what is left at the source",
     run: async (move) => {
       move.leftInPlace = await steps(move).cleanUpSource({
-        ...subject(move),
+        ...stretched(move),
         record: { values: move.destinationValues!, ttlSeconds: move.record.ttlSeconds },
       });
     },
@@ -338,7 +338,7 @@ function report(move: Move, timeline: Timeline): ControlPlaneReport {
     to,
     dryRun: input.dryRun,
     verified: !input.dryRun && committed?.proofs.length === etcds.length,
-    etcds,
+    etcds: etcds.map((known) => move.layouts?.find(({ name }) => name === known.name)?.found ?? known),
     phases: timeline.steps.map(({ name, ms }) => ({ name, ms: ms ?? 0 })),
     ...(carriedOver && { carriedOver }),
     ...(joined && { roundTripMs: joined.roundTripMs }),

@@ -3,11 +3,13 @@ import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
 import { moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
 import { awaitInSync } from "../../etcd/membership/sync.ts";
+import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { proveSameData } from "./api-servers.ts";
 import { allEtcds, forEachEtcd, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
+import { startMember } from "./join.ts";
 import { apiOf, step } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities, HashProof, StretchedSubject } from "./types.ts";
@@ -23,7 +25,12 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
       await allEtcds(session, input, toDestination);
       const evenMs: Record<string, number> = {};
       const proofs = await forEachEtcd(session, input, async (etcd) => {
-        const replaced = await replaceFirst(etcd, input, async () => await hasCommitted(session, input));
+        const replaced = await replaceFirst(
+          session,
+          etcd,
+          input,
+          async () => await hasCommitted(session, input),
+        );
         evenMs[etcd.name] = replaced.evenMs;
         return replaced.proof;
       });
@@ -33,13 +40,16 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
     removeSourcePeers: step(sites, "RemoveSourcePeers", async (session, input) => {
       const api = await apiOf(session, "destination");
       const voters = await allEtcds(session, input, async (etcd) => {
-        for (const address of etcd.layout.source.toReversed()) {
-          const member = await etcd.memberAt(address);
-          if (member === undefined) continue;
-          await toDestination(etcd);
-          await proveWhereAllAnswer(etcd);
-          await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }, true));
-          await proveSameData(api, api);
+        let allAnswer = true;
+        for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
+          if ((await etcd.memberAt(address)) !== undefined) {
+            await toDestination(etcd);
+            // Not asked any more once one is silent: each look waits for it.
+            allAnswer &&= await proveWhereAllAnswer(etcd);
+            await removeAt(etcd, address);
+            await proveSameData(api, api);
+          }
+          await keepOut(session, etcd, ordinal);
         }
         const { members } = await listMembers(etcd.cluster, session.signal);
         return members.map((member) => refOf(etcd.name, member));
@@ -73,14 +83,35 @@ export async function prove(etcd: StretchedEtcd): Promise<HashProof> {
 /**
  * A source that is cut off must not hold up what is left of the move: all members have been proven equal before the first
  * was removed, and a member that nobody reaches has heard nothing since that the others have not.
+ * @returns whether all answered.
  */
-async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<void> {
+async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<boolean> {
   const { members } = await etcd.survey();
-  if (members.every(({ healthy }) => healthy)) await prove(etcd);
+  const allAnswer = members.every(({ healthy }) => healthy);
+  if (allAnswer) await prove(etcd);
+  return allAnswer;
+}
+
+/** Removes the source's member at an address, unless it is gone; all voters have been proven equal. */
+export async function removeAt(etcd: StretchedEtcd, address: MemberAddress): Promise<void> {
+  const member = await etcd.memberAt(address);
+  if (member === undefined) return;
+  await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }, true));
+}
+
+/**
+ * Stops the source's members from `ordinal` on, which have been removed, where something beside them would add them
+ * again, and removes what it has added meanwhile. A source that is cut off is looked at when it is cleared.
+ */
+async function keepOut({ hosting, signal }: Session, etcd: StretchedEtcd, ordinal: number): Promise<void> {
+  if (!hosting.promotesByItself || !(await hosting.isReachable("source", signal))) return;
+  await hosting.stopMembers("source", etcd.name, ordinal, signal);
+  await removeAt(etcd, etcd.layout.source[ordinal]!);
 }
 
 /** Makes a voter of the destination the leader, unless one is. */
 async function toDestination(etcd: StretchedEtcd): Promise<void> {
+  if (await leadsAtDestination(etcd)) return;
   const { members, leader } = await etcd.survey();
   const voters = members.filter(
     ({ site, learner, healthy }) => site === "destination" && !learner && healthy,
@@ -91,31 +122,69 @@ async function toDestination(etcd: StretchedEtcd): Promise<void> {
   await moveLeader(etcd.cluster, heir.id, etcd.wait);
 }
 
+/** Does not wait for members that are silent, as a survey does. */
+async function leadsAtDestination({ cluster, layout, wait }: StretchedEtcd): Promise<boolean> {
+  const [{ members }, { status }] = await Promise.all([
+    listMembers(cluster, wait.signal),
+    cluster.leader(wait.signal),
+  ]);
+  const urls = new Set(layout.destination.map(({ peerUrl }) => peerUrl));
+  return members.some(({ id, peerUrls }) => id === status.id && peerUrls.some((url) => urls.has(url)));
+}
+
 /**
  * Promotes the learner, proves it equal, and removes the source's last member by number (a StatefulSet gives up its
  * highest first). Between the two calls neither seed could go on alone, so nothing else is done there.
  */
 async function replaceFirst(
+  session: Session,
   etcd: StretchedEtcd,
   limit: { readonly maxLagRevisions: number },
   hasCommittedAny: () => Promise<boolean>,
 ): Promise<{ proof: HashProof; evenMs: number }> {
-  const learner = etcd.layout.destination.at(-1)!;
   const leaver = etcd.layout.source.at(-1)!;
-  const joining = await etcd.memberAt(learner);
-  if (joining === undefined) throw new Error(`${etcd.cluster.name} has no member at ${learner.peerUrl}`);
+  const joining = await lastToJoin(session, etcd);
   await awaitInSync(etcd.cluster, joining.id, limit, etcd.wait);
   const leaving = await etcd.memberAt(leaver);
-  if (leaving === undefined) return { proof: await prove(etcd), evenMs: 0 };
-  const from = performance.now();
+  if (leaving === undefined) {
+    await keepOut(session, etcd, etcd.layout.source.length - 1);
+    return { proof: await prove(etcd), evenMs: 0 };
+  }
+  const isLearner = (await etcd.memberAt(etcd.layout.destination.at(-1)!))?.learner === true;
+  const from = isLearner ? performance.now() : joining.asLearner;
   await promote(etcd.cluster, joining.id, etcd.allowed({ kind: "promote-to-even", id: joining.id }));
-  const proof = await proveOrStepBack(etcd, joining.id, hasCommittedAny);
+  const proof = await proveOrStepBack(session, etcd, joining.id, hasCommittedAny);
   await removeMember(etcd.cluster, leaving.id, etcd.allowed({ kind: "remove", id: leaving.id }, true));
-  return { proof, evenMs: Math.round(performance.now() - from) };
+  const evenMs = Math.round(performance.now() - from);
+  await keepOut(session, etcd, etcd.layout.source.length - 1);
+  return { proof, evenMs };
+}
+
+/**
+ * The member that is to make the voters even: a learner since JoinDestinationPeers, or started only now where it would
+ * be promoted without being asked. What forbids a promotion forbids its start.
+ * @returns also when it was last known to be no voter (`performance.now()`).
+ */
+async function lastToJoin(
+  session: Session,
+  etcd: StretchedEtcd,
+): Promise<{ readonly id: string; readonly asLearner: number }> {
+  const { destination } = etcd.layout;
+  const address = destination.at(-1)!;
+  if (!session.hosting.promotesByItself) {
+    const member = await etcd.memberAt(address);
+    if (member === undefined) throw new Error(`${etcd.cluster.name} has no member at ${address.peerUrl}`);
+    return { id: member.id, asLearner: performance.now() };
+  }
+  const begun = performance.now();
+  const id = await startMember(session, etcd, address, destination.length - 1);
+  const isLearner = (await etcd.memberAt(address))?.learner === true;
+  return { id, asLearner: isLearner ? performance.now() : begun };
 }
 
 /** A new voter whose data differs leaves again, so that the sites are uneven as before. */
 async function proveOrStepBack(
+  { hosting, signal }: Session,
   etcd: StretchedEtcd,
   id: string,
   hasCommittedAny: () => Promise<boolean>,
@@ -123,6 +192,9 @@ async function proveOrStepBack(
   try {
     return await prove(etcd);
   } catch (error) {
+    const last = etcd.layout.destination.length - 1;
+    // Stopped first where it would come back.
+    if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
     await removeMember(etcd.cluster, id, etcd.wait);
     if (!(await hasCommittedAny())) throw error;
     // Another etcd has lost its first source member already: this must be tried again, not undone.
@@ -132,7 +204,9 @@ async function proveOrStepBack(
 
 async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
   const gone = await forEachEtcd(session, input, async ({ layout, memberAt }) => {
-    return (await memberAt(layout.source.at(-1)!)) === undefined;
+    const last = await memberAt(layout.source.at(-1)!);
+    // A learner is one that came back: the source has none before.
+    return last === undefined || last.learner;
   });
   return gone.includes(true);
 }

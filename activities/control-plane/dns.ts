@@ -1,13 +1,9 @@
-import { isIPv4, isIPv6 } from "node:net";
 import { awaitAuthoritative } from "../../dns/authoritative.ts";
-import { LostRaceError, RefusedError, UnreachableError } from "../../dns/errors.ts";
-import { describeServer, parseServer, sameValues } from "../../dns/names.ts";
-import type { AddressType } from "../../dns/names.ts";
+import { describeServer, sameValues } from "../../dns/names.ts";
 import { query } from "../../dns/query.ts";
-import { readTsigKey } from "../../dns/tsig.ts";
-import { proveUpdatable, replaceAddresses } from "../../dns/update.ts";
-import type { UpdateOptions } from "../../dns/update.ts";
-import type { ControlPlaneSites } from "../../sites/control-planes.ts";
+import { addressTypeOf } from "../../hosting/address-type.ts";
+import { RecordTakenError } from "../../hosting/types.ts";
+import type { ControlPlane, ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -24,85 +20,77 @@ const EVERYWHERE_MS = 10 * 60_000;
 export function createDnsActivities(sites: ControlPlaneSites): Steps {
   return {
     setRecordTtl: step(sites, "ExposeSourcePeers", async (session, { record }) => {
-      return { at: await setRecord(sites, session, record.values, record) };
+      return { at: await setRecord(session, record.values, record) };
     }),
 
     restoreRecordTtl: undoStep(sites, "ExposeSourcePeers", async (session, { record }) => {
-      await setRecord(sites, session, record.values, record);
+      await setRecord(session, record.values, record);
     }),
 
     switchDns: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
-      return { switchedAt: await setRecord(sites, session, fromValues, toRecord) };
+      return { switchedAt: await setRecord(session, fromValues, toRecord) };
     }),
 
     switchDnsBack: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
-      return { switchedAt: await setRecord(sites, session, fromValues, toRecord) };
+      return { switchedAt: await setRecord(session, fromValues, toRecord) };
     }),
   };
 }
 
-/** @returns when every authoritative server had it, ms since the epoch. */
+/** @returns when every authoritative server that is configured had it, ms since the epoch. */
 export async function setRecord(
-  sites: ControlPlaneSites,
-  { config, signal }: Session,
+  { hosting, config, zone, signal }: Session,
   from: readonly string[],
   to: DnsRecordState,
 ): Promise<number> {
-  const options = await updateOptions(sites, config.apiServer.dnsName, to.values, signal);
+  const name = config.apiServer.dnsName;
   try {
-    await replaceAddresses({ ...options, from: { values: from }, to });
+    await hosting.dns.replace(from, to, signal);
   } catch (error) {
-    if (!(error instanceof LostRaceError)) throw error;
+    if (!(error instanceof RecordTakenError)) throw error;
     throw failure("Conflict", {
-      message: `somebody else has changed the DNS record ${config.apiServer.dnsName}`,
-      site: error.server,
+      message: `somebody else has changed the DNS record ${name}`,
+      site: error.where,
       expected: from.join(", "),
       found: error.found.join(", ") || "nothing",
       advice: "set it back to what is expected, or find out who manages it, and start the move again",
     });
   }
-  await awaitAuthoritative({ ...options, expected: to, timeoutMs: EVERYWHERE_MS });
+  if (zone !== undefined) {
+    const type = addressTypeOf(to.values);
+    await awaitAuthoritative({ ...zone, name, type, expected: to, timeoutMs: EVERYWHERE_MS, signal });
+  }
   return Date.now();
 }
 
-async function updateOptions(
-  sites: ControlPlaneSites,
-  name: string,
-  values: readonly string[],
-  signal: AbortSignal,
-): Promise<UpdateOptions> {
-  const { servers, zone, tsig } = sites.dns;
-  return {
-    servers: servers.map(parseServer),
-    zone,
-    name,
-    type: typeOf(values),
-    tsig: await readTsigKey(tsig),
-    signal,
-  };
-}
-
-function typeOf([value = ""]: readonly string[]): AddressType {
-  if (isIPv4(value)) return "A";
-  return isIPv6(value) ? "AAAA" : "CNAME";
-}
-
 /**
- * Reads the record at every authoritative server.
+ * Reads the record at every authoritative server that is configured, and finds out whether it can be changed.
  * @param values that it must have, being those of the API servers where the control plane is.
- * @throws ApplicationFailure `Refused` when a server tells otherwise, or does not take the key.
+ * @throws ApplicationFailure `Refused`
  */
 export async function checkRecord(
-  sites: ControlPlaneSites,
-  name: string,
+  { hosting, config, zone }: ControlPlane,
   values: readonly string[],
   signal: AbortSignal,
 ): Promise<DnsRecordState> {
-  const options = await updateOptions(sites, name, values, signal);
+  const name = config.apiServer.dnsName;
+  const ttls = zone === undefined ? [] : await checkEverywhere(zone.servers, name, values, signal);
+  const { ttlSeconds, refusals } = await hosting.dns.inspect(values, signal);
+  if (refusals.length > 0) throw failure("Refused", refusals.join("; "));
+  return { values, ttlSeconds: Math.max(ttlSeconds, ...ttls) };
+}
+
+/** @returns the TTLs. */
+async function checkEverywhere(
+  servers: NonNullable<ControlPlane["zone"]>["servers"],
+  name: string,
+  values: readonly string[],
+  signal: AbortSignal,
+): Promise<number[]> {
   const answers = await Promise.all(
-    options.servers.map(async (server) => {
+    servers.map(async (server) => {
       try {
-        const { values: found, ttlSeconds } = await query(server, name, options.type, { signal });
+        const { values: found, ttlSeconds } = await query(server, name, addressTypeOf(values), { signal });
         const held = found.length === 0 ? "no such record" : found.join(", ");
         return {
           ttlSeconds,
@@ -123,20 +111,5 @@ export async function checkRecord(
       advice: "correct the record, or dns.servers in rehome.yaml",
     });
   }
-  await requireKey(options, values);
-  return { values, ttlSeconds: Math.max(...answers.map(({ ttlSeconds }) => ttlSeconds)) };
-}
-
-async function requireKey(options: UpdateOptions, values: readonly string[]): Promise<void> {
-  try {
-    await proveUpdatable({ ...options, values });
-  } catch (error) {
-    if (!(error instanceof RefusedError || error instanceof UnreachableError)) throw error;
-    throw failure("Refused", {
-      message: `dns: the record ${options.name} cannot be changed with the key ${options.tsig.name}`,
-      found: error.message,
-      advice:
-        "check dns.tsig in rehome.yaml, the servers' allow-update or update-policy, and that the first server is the primary",
-    });
-  }
+  return answers.map(({ ttlSeconds }) => ttlSeconds);
 }

@@ -76,11 +76,10 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       await handOver(session, "destination", "source");
     }),
 
-    finishBackups: step(
-      sites,
-      "FinishBackups",
-      async ({ hosting, signal }) => await hosting.finishBackups(signal),
-    ),
+    finishBackups: step(sites, "FinishBackups", async ({ hosting, signal }, { move }) => {
+      await hosting.finishBackups(move, signal);
+      await hosting.adopt(move, signal);
+    }),
   };
 }
 

@@ -12,6 +12,7 @@ import type { MemberAddress } from "../../hosting/types.ts";
 import { pause } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { checkExposedEtcds } from "./etcd-check.ts";
 import { allEtcds, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { step, undoStep } from "./session.ts";
@@ -34,25 +35,27 @@ const ROUND_TRIP = { everyMs: 1_000, deadlineMs: 120_000 };
 export function createJoinActivities(sites: ControlPlaneSites): Steps {
   return {
     exposeSourcePeers: step(sites, "ExposeSourcePeers", async (session) => {
+      const { hosting, subject, signal } = session;
       const layouts = await sourceLayouts(session);
-      await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, expose);
-      return layouts;
+      // Before a member is touched: Preflight may have had no way to ask.
+      const states = await checkExposedEtcds(hosting, subject.controlPlane, signal);
+      await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, async (etcd) => {
+        await hosting.advertisePeers(etcd.name, etcd.layout.source, signal);
+        await expose(etcd);
+      });
+      return layouts.map((layout) => {
+        const found = states.find(({ name }) => name === layout.name);
+        return found ? { ...layout, found } : layout;
+      });
     }),
 
     hideSourcePeers: undoStep(sites, "ExposeSourcePeers", async (session) => {
       const layouts = await sourceLayouts(session);
-      await allEtcds(
-        session,
-        { layouts, maxLagRevisions: IN_STEP },
-        async ({ cluster, layout, memberAt, wait }) => {
-          for (const address of layout.source) {
-            const member = await memberAt(address);
-            const url = layout.inner[address.pod];
-            if (member && url) await updatePeerUrls(cluster, member.id, [url], wait);
-          }
-          await session.hosting.hidePeers(layout.name, session.signal);
-        },
-      );
+      await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, async (etcd) => {
+        // An etcd that the worker has never reached has not been changed, and must not hold up the undo.
+        if (await session.hosting.mayHaveOuterPeers(etcd.name, session.signal)) await takeBack(etcd);
+        await session.hosting.hidePeers(etcd.name, session.signal);
+      });
     }),
 
     exposeDestinationPeers: step(sites, "CopySecrets", async ({ hosting, signal }, { layouts }) => {
@@ -75,11 +78,11 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
 
     removeDestinationPeers: undoStep(sites, "JoinDestinationPeers", async (session, input) => {
       // All of them first: that works also while the destination is cut off, and the source is safe then.
-      await allEtcds(session, input, async (etcd) => {
-        for (const address of etcd.layout.destination.toReversed()) await leave(etcd, address);
-      });
+      await allEtcds(session, input, leaveAll);
       for (const { name } of input.layouts)
         await session.hosting.stopMembers("destination", name, 0, session.signal);
+      // What runs beside a member may have added it again until it was stopped.
+      if (session.hosting.promotesByItself) await allEtcds(session, input, leaveAll);
     }),
   };
 }
@@ -110,6 +113,15 @@ async function expose(etcd: StretchedEtcd): Promise<void> {
   }
 }
 
+/** The members use their inner addresses again. */
+async function takeBack({ cluster, layout, memberAt, wait }: StretchedEtcd): Promise<void> {
+  for (const address of layout.source) {
+    const member = await memberAt(address);
+    const url = layout.inner[address.pod];
+    if (member && url) await updatePeerUrls(cluster, member.id, [url], wait);
+  }
+}
+
 interface Limits {
   readonly maxRoundTripMs: number;
   readonly maxLagRevisions: number;
@@ -123,9 +135,11 @@ async function join(
 ): Promise<{ members: MemberRef[]; roundTripMs: number }> {
   const members: MemberRef[] = [];
   for (const [ordinal, address] of etcd.layout.destination.entries()) {
-    const id = await start(session, etcd, address, ordinal);
-    await awaitInSync(etcd.cluster, id, { maxLagRevisions: limits.maxLagRevisions }, etcd.wait);
     const isLast = ordinal === etcd.layout.destination.length - 1;
+    // It would not stay a learner: CommitQuorum starts it.
+    if (isLast && session.hosting.promotesByItself) break;
+    const id = await startMember(session, etcd, address, ordinal);
+    await awaitInSync(etcd.cluster, id, { maxLagRevisions: limits.maxLagRevisions }, etcd.wait);
     if (!isLast) {
       await promote(etcd.cluster, id, etcd.allowed({ kind: "promote", id }));
       await session.hosting.awaitMemberReady("destination", etcd.name, ordinal, session.signal);
@@ -143,7 +157,7 @@ async function join(
 }
 
 /** Adds a member unless an earlier attempt has, and starts it. */
-async function start(
+export async function startMember(
   session: Session,
   etcd: StretchedEtcd,
   address: MemberAddress,
@@ -190,6 +204,10 @@ async function measureRoundTrip(
     expected: `at most ${allowed} ms: maxRoundTripMs ${maxRoundTripMs}, a tenth of the election timeout ${electionMs} ms, twice the heartbeat interval ${heartbeatMs} ms`,
     advice: "raise --heartbeat-interval and --election-timeout at all members, or choose a nearer seed",
   });
+}
+
+async function leaveAll(etcd: StretchedEtcd): Promise<void> {
+  for (const address of etcd.layout.destination.toReversed()) await leave(etcd, address);
 }
 
 async function leave(etcd: StretchedEtcd, address: MemberAddress): Promise<void> {

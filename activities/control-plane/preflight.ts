@@ -1,7 +1,3 @@
-import { EtcdCluster } from "../../etcd/membership/cluster.ts";
-import { listMembers } from "../../etcd/membership/converge.ts";
-import { listAlarms } from "../../etcd/membership/sync.ts";
-import type { EtcdInspection, Hosting } from "../../hosting/types.ts";
 import { controlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
@@ -10,11 +6,10 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { parseInput } from "../parse-input.ts";
 import { beginWork } from "../work.ts";
 import { checkRecord } from "./dns.ts";
-import type { ControlPlaneActivities, EtcdState } from "./types.ts";
+import { checkEtcds } from "./etcd-check.ts";
+import type { ControlPlaneActivities } from "./types.ts";
 
 const EXAMPLE = { controlPlane: "team-a", to: "seed-b" };
-/** Where readiness is false on a learner, and a promotion survives a crash. */
-const OLDEST_ETCD = [3, 6] as const;
 
 /**
  * Reads everything that decides whether the move is possible, and refuses it with the field, the value and the fix.
@@ -32,16 +27,15 @@ export function createPreflight(sites: ControlPlaneSites): ControlPlaneActivitie
     const config = sites.controlPlaneConfig(controlPlane);
     await requireReachable(sites.seed(to), `to: seed ${to}`, signal);
     const from = await locate(sites, config.namespace, input, signal);
-    const { hosting, api, apiAt } = sites.controlPlane(controlPlane, { source: from, destination: to });
+    const hosted = sites.controlPlane(controlPlane, { source: from, destination: to });
+    const { hosting, api, apiAt } = hosted;
     const inspection = await hosting.inspect(signal);
     if (inspection.refusals.length > 0) throw failure("Refused", inspection.refusals.join("; "));
-    const etcds: EtcdState[] = [];
-    for (const etcd of inspection.etcds) etcds.push(await checkEtcd(hosting, controlPlane, etcd, signal));
-    requireSameVersion(etcds);
+    const etcds = await checkEtcds(hosting, controlPlane, inspection.etcds, signal);
     await requireReachable(api, `controlPlanes.${controlPlane}.kubeconfig`, signal);
     const { url, values } = await hosting.apiServerAddress("source", signal);
     await requireReachable(apiAt(url), `controlPlanes.${controlPlane}.apiServer`, signal);
-    const record = await checkRecord(sites, config.apiServer.dnsName, values, signal);
+    const record = await checkRecord(hosted, values, signal);
     const { vpn, controllers } = inspection;
     return {
       input,
@@ -123,64 +117,4 @@ async function locate(
     found: hosts.length > 0 ? `it is at ${hosts.join(", ")}` : "it is at none of the configured seeds",
     advice: `the configured seeds are ${sites.seedNames.join(", ")}`,
   });
-}
-
-async function checkEtcd(
-  hosting: Hosting,
-  controlPlane: string,
-  { name, members, heartbeatMs, electionMs }: EtcdInspection,
-  signal: AbortSignal,
-): Promise<EtcdState> {
-  const [endpoints, tls] = await Promise.all([
-    hosting.clientUrls("source", name, signal),
-    hosting.credentials(name, signal),
-  ]);
-  using cluster = new EtcdCluster({ name: `${name} of ${controlPlane}`, endpoints, tls });
-  const { answered, unanswered } = await cluster.locate(signal);
-  const [first] = answered;
-  if (first === undefined) {
-    throw failure("Refused", {
-      message: `${cluster.name} does not answer at ${endpoints.join(", ")}`,
-      found: unanswered.map(({ error }) => (error as Error).message).join("; "),
-      advice:
-        "check the Service for clients from outside, and that Secret etcd-client is of the etcd's authority",
-    });
-  }
-  const { clusterId, members: list } = await listMembers(cluster, signal);
-  const alarms = await listAlarms(cluster, signal);
-  const problems = [
-    ...(list.length === members
-      ? []
-      : [`it has ${list.length} members instead of ${members}: a foreign one?`]),
-    ...list.filter(({ learner }) => learner).map(({ id }) => `${id} is a learner`),
-    ...list.filter((member) => member.name === "").map(({ id }) => `${id} has never started`),
-    ...alarms.map(({ member, alarm }) => `alarm ${alarm} at ${member}`),
-    ...(isRecent(first.status.version)
-      ? []
-      : [`it is version ${first.status.version}; needed is 3.6 or later`]),
-  ];
-  if (problems.length > 0) {
-    throw failure("Refused", {
-      message: `${cluster.name} is not fit for a move`,
-      found: problems.join("; "),
-      advice: "mend it first (etcdctl member list, etcdctl alarm list)",
-    });
-  }
-  const { version, revision, dbBytes } = first.status;
-  return { name, version, clusterId, revision: String(revision), dbBytes, heartbeatMs, electionMs };
-}
-
-function requireSameVersion(etcds: readonly EtcdState[]): void {
-  const minors = new Set(etcds.map(({ version }) => version.split(".").slice(0, 2).join(".")));
-  if (minors.size <= 1) return;
-  throw failure("Refused", {
-    message: "the etcds of the control plane have different minor versions",
-    found: etcds.map(({ name, version }) => `${name} ${version}`).join(", "),
-    advice: "finish the upgrade first",
-  });
-}
-
-function isRecent(version: string): boolean {
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  return major > OLDEST_ETCD[0] || (major === OLDEST_ETCD[0] && minor >= OLDEST_ETCD[1]);
 }

@@ -2,10 +2,13 @@ import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migr
 import type {
   ApiServerAddress,
   CarriedOver,
+  DnsRecordState,
   MemberAddress,
   Side,
   StoppedController,
 } from "../../hosting/types.ts";
+
+export type { DnsRecordState } from "../../hosting/types.ts";
 
 /** What every step is told. */
 export interface ControlPlaneSubject {
@@ -28,20 +31,17 @@ export interface ControlPlaneAdmission {
   readonly record: DnsRecordState;
 }
 
-/** One etcd as Preflight found it. Revisions and ids are strings: they do not fit a JSON number. */
+/** One etcd as it was found before the move. Revisions and ids are strings: they do not fit a JSON number. */
 export interface EtcdState {
   readonly name: string;
-  readonly version: string;
-  readonly clusterId: string;
-  readonly revision: string;
-  readonly dbBytes: number;
   readonly heartbeatMs: number;
   readonly electionMs: number;
-}
-
-export interface DnsRecordState {
-  readonly values: readonly string[];
-  readonly ttlSeconds: number;
+  readonly version?: string;
+  readonly clusterId?: string;
+  readonly revision?: string;
+  readonly dbBytes?: number;
+  /** Why etcd has not been asked yet, and when it will be. */
+  readonly unchecked?: string;
 }
 
 /** Where the members of one etcd are, on both sides. Kept in the move, so that a seed which is cut off need not be asked. */
@@ -52,6 +52,8 @@ export interface EtcdLayout {
   readonly inner: Readonly<Record<string, string>>;
   /** Empty until the destination has the Services. */
   readonly destination: readonly MemberAddress[];
+  /** What etcd said when its members had been exposed. */
+  readonly found?: EtcdState;
 }
 
 /** What steps on etcd's members are told besides. */
@@ -172,5 +174,7 @@ export interface ControlPlaneActivities {
   commitQuorum(subject: StretchedSubject): Promise<Committed>;
   removeSourcePeers(subject: StretchedSubject): Promise<Removed>;
   finishBackups(subject: ControlPlaneSubject): Promise<void>;
-  cleanUpSource(subject: ControlPlaneSubject & { record: DnsRecordState }): Promise<readonly string[]>;
+  cleanUpSource(
+    subject: ControlPlaneSubject & { record: DnsRecordState } & Partial<StretchedSubject>,
+  ): Promise<readonly string[]>;
 }

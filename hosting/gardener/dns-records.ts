@@ -1,4 +1,6 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
+import { RecordTakenError } from "../types.ts";
+import type { DnsRecordState, HostedDns, Side } from "../types.ts";
 import { extension } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { converge, deleteObject, operate } from "./operations.ts";
@@ -15,19 +17,41 @@ interface DnsRecord extends Operated {
   };
 }
 
-export interface RecordState {
-  readonly values: readonly string[];
-  readonly ttlSeconds: number;
-}
-
 /** What the API server of extensions takes for a record without one (types_dnsrecord.go). */
 const DEFAULT_TTL_SECONDS = 120;
 /** Provider whose `migrate` deletes the record instead of letting go of it (provider-local, dnsrecord/actuator.go). */
 const DELETES_WHEN_MIGRATED = "local";
 
-/** Somebody else has changed the record since the move looked: it is not overwritten. */
-export class LostRaceError extends Error {
-  override readonly name = "LostRaceError";
+/**
+ * The records of a Shoot as a move changes them. They are the source's until they are handed over; an attempt that
+ * died half-way through that may have left some at each side.
+ */
+export function hostedDns(
+  { source, destination }: Readonly<Record<Side, DnsRecords>>,
+  deadlineMs: number,
+): HostedDns {
+  return {
+    async inspect(values, signal) {
+      const found = [...(await source.read(signal))];
+      const others = found.filter(([, state]) => !isSame(state.values, values));
+      return {
+        ttlSeconds: Math.max(0, ...found.map(([, { ttlSeconds }]) => ttlSeconds)),
+        refusals: [
+          ...(found.length === 0 ? [`there is no ${source.describe()}`] : []),
+          ...others.map(
+            ([name, state]) =>
+              `${source.describe(name)} is ${state.values.join(", ")}, not ${values.join(", ")}: correct it`,
+          ),
+        ],
+      };
+    },
+    async replace(from, to, signal) {
+      const waits = { deadlineMs, signal };
+      const counts = [await source.replace(from, to, waits), await destination.replace(from, to, waits)];
+      if (counts.every((count) => count === 0)) throw new RecordTakenError(source.describe(), from, []);
+    },
+    handOver: async (signal) => await source.handOver(destination, { deadlineMs, signal }),
+  };
 }
 
 /** The control plane's DNSRecords: `<shoot>-internal` and, with a domain of its own, `<shoot>-external`. */
@@ -43,8 +67,8 @@ export class DnsRecords {
   }
 
   /** The records that there are, by name. */
-  async read(signal: AbortSignal): Promise<ReadonlyMap<string, RecordState>> {
-    const found = new Map<string, RecordState>();
+  async read(signal: AbortSignal): Promise<ReadonlyMap<string, DnsRecordState>> {
+    const found = new Map<string, DnsRecordState>();
     for (const name of this.#names) {
       const record = await this.#find(name, signal);
       if (record) found.set(name, stateOf(record));
@@ -54,34 +78,26 @@ export class DnsRecords {
 
   /**
    * Overwrites each record's values, which were `expected`, and waits until its controller has written them.
-   * @throws LostRaceError when a record has neither the old values nor the new.
+   * @returns how many records there are.
+   * @throws RecordTakenError when a record has neither the old values nor the new.
    */
   async replace(
     expected: readonly string[],
-    { values, ttlSeconds }: RecordState,
+    { values, ttlSeconds }: DnsRecordState,
     waits: Waits,
-  ): Promise<void> {
-    for (const name of (await this.read(waits.signal)).keys()) {
+  ): Promise<number> {
+    const names = [...(await this.read(waits.signal)).keys()];
+    for (const name of names) {
       await this.#reconcile(name, waits, (record) => {
         const found = stateOf(record);
         if (!isSame(found.values, values) && !isSame(found.values, expected)) {
-          throw new LostRaceError(
-            `DNSRecord ${name} at ${this.#seed.api.name} has ${found.values.join(", ")}, expected ${expected.join(", ")}`,
-          );
+          throw new RecordTakenError(this.describe(name), expected, found.values);
         }
         const isDone = isSame(found.values, values) && found.ttlSeconds === ttlSeconds;
         return isDone ? undefined : { values, ttl: ttlSeconds };
       });
     }
-  }
-
-  /** Sets each record's TTL, and leaves its values alone. */
-  async setTtl(ttlSeconds: number, waits: Waits): Promise<void> {
-    for (const name of (await this.read(waits.signal)).keys()) {
-      await this.#reconcile(name, waits, (record) =>
-        stateOf(record).ttlSeconds === ttlSeconds ? undefined : { ttl: ttlSeconds },
-      );
-    }
+    return names.length;
   }
 
   /**
@@ -95,6 +111,11 @@ export class DnsRecords {
       await to.#take(record, waits);
       await this.#letGo(record, waits);
     }
+  }
+
+  /** One of them for messages, or all. */
+  describe(name = this.#names.join(", ")): string {
+    return `DNSRecord ${name} at ${this.#seed.api.name}`;
   }
 
   async #find(name: string, signal: AbortSignal): Promise<DnsRecord | undefined> {
@@ -150,7 +171,7 @@ export class DnsRecords {
   }
 }
 
-function stateOf({ spec }: DnsRecord): RecordState {
+function stateOf({ spec }: DnsRecord): DnsRecordState {
   return { values: spec.values, ttlSeconds: spec.ttl ?? DEFAULT_TTL_SECONDS };
 }
 

@@ -15,15 +15,22 @@ const UNPROTECT = "druid.gardener.cloud/disable-etcd-component-protection";
 /**
  * Stops the members from `keep` upward and deletes their data. An Etcd's replicas can only be raised or set to none
  * (a rule of its CRD), so for some members of several druid is held off meanwhile; without any the Etcd goes.
+ * @param isLeaving whether the others are to stop soon, too: druid is held off until then, or it would restart them.
  */
-export async function stopMembers(seed: ShootSeed, name: string, keep: number, waits: Waits): Promise<void> {
+export async function stopMembers(
+  seed: ShootSeed,
+  name: string,
+  keep: number,
+  isLeaving: boolean,
+  waits: Waits,
+): Promise<void> {
   const etcd = await findEtcd(seed, name, waits.signal);
   if (etcd !== undefined && keep === 0)
     await deleteObject(seed.api, { path: etcds(seed.namespace.name), name }, waits);
   else if (etcd !== undefined) await lower(seed, etcd, keep, waits);
   await awaitStopped(seed, name, keep, waits);
   await deleteClaims(seed, name, keep, waits);
-  if (etcd !== undefined && keep > 0) await resume(seed, name, waits.signal);
+  if (etcd !== undefined && keep > 0 && !isLeaving) await resume(seed, name, waits.signal);
 }
 
 async function lower(seed: ShootSeed, etcd: Etcd, keep: number, { signal }: Waits): Promise<void> {

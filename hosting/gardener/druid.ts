@@ -1,7 +1,7 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { awaitObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
-import type { Bootstrap, EtcdCredentials, EtcdInspection } from "../types.ts";
+import type { EtcdCredentials, EtcdInspection } from "../types.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { podOf } from "./peers.ts";
@@ -151,6 +151,11 @@ export async function advertise(
   await awaitEtcd(seed, name, "all members are ready with it", isSettled, waits);
 }
 
+/** Whether {@link advertise} has been asked for other addresses than the names that druid gives. */
+export function advertises(etcd: Etcd | undefined): boolean {
+  return etcd?.spec.etcd.additionalAdvertisedURLs?.peerURLs !== undefined;
+}
+
 const normal = ({ members, overrideDefaultURL }: PeerUrls) => ({
   overrideDefaultURL,
   members: members.map((member) => ({ memberName: member.memberName, urls: member.urls })),
@@ -159,88 +164,6 @@ const normal = ({ members, overrideDefaultURL }: PeerUrls) => ({
 function peerUrlsOf(prefix: string | undefined, urls: ReadonlyMap<string, string>): PeerUrls {
   const members = [...urls].map(([pod, url]) => ({ memberName: memberName(prefix, pod), urls: [url] }));
   return { overrideDefaultURL: true, members };
-}
-
-/**
- * Lets druid start the destination's member number `ordinal`: creates the Etcd with the first one, as a joiner of the
- * cluster that is there, and raises its replicas for each other one. Waits until the member's pod runs.
- */
-export async function startMember(
-  from: ShootSeed,
-  to: ShootSeed,
-  name: string,
-  ordinal: number,
-  { bootstrap, clientUrls, bucket }: { bootstrap: Bootstrap; clientUrls: readonly string[]; bucket: string },
-  { signal }: Waits,
-): Promise<void> {
-  const path = etcds(to.namespace.name);
-  const pod = podOf(name, ordinal);
-  if (bootstrap.name !== memberName(to.name, pod)) {
-    throw new Error(
-      `druid will name the member ${memberName(to.name, pod)}, not ${bootstrap.name}: seeds need one name in the garden and in the configuration`,
-    );
-  }
-  if ((await findEtcd(to, name, signal)) === undefined) {
-    const source = await from.api.json<Etcd>({ path: `${etcds(from.namespace.name)}/${name}`, signal });
-    const body = joiner(source, to.name, bootstrap, { clientUrls, bucket });
-    await to.api.json({ method: "POST", path: `${path}?fieldValidation=Strict`, body, signal });
-  }
-  await converge<Etcd>(
-    to.api,
-    `${path}/${name}`,
-    ({ spec }) => {
-      const peerURLs = spec.etcd.additionalAdvertisedURLs?.peerURLs;
-      const members = peerURLs?.members ?? [];
-      if (spec.replicas > ordinal && members.some((member) => member.memberName === bootstrap.name))
-        return undefined;
-      const own = { memberName: bootstrap.name, urls: [bootstrap.peerUrl] };
-      const others = members.filter((member) => member.memberName !== bootstrap.name);
-      return {
-        metadata: { annotations: RECONCILE },
-        spec: {
-          replicas: Math.max(spec.replicas, ordinal + 1),
-          etcd: {
-            additionalAdvertisedURLs: { peerURLs: { overrideDefaultURL: true, members: [...others, own] } },
-          },
-        },
-      };
-    },
-    signal,
-  );
-}
-
-/** The destination's Etcd: as the source's, with other names and backups, and one member that joins. */
-function joiner(
-  { metadata, spec }: Etcd,
-  prefix: string,
-  { name, peerUrl, initialCluster }: Bootstrap,
-  { clientUrls, bucket }: { clientUrls: readonly string[]; bucket: string },
-): object {
-  const urls = new Map<string, string[]>();
-  for (const entry of initialCluster) {
-    const [member = "", url = ""] = entry.split(/=(.*)/s);
-    if (member !== name) urls.set(member, [...(urls.get(member) ?? []), url]);
-  }
-  const { store } = spec.backup;
-  const members = [...urls].map(([member, peerUrls]) => ({ name: member, peerUrls }));
-  return {
-    apiVersion: "druid.gardener.cloud/v1alpha1",
-    kind: "Etcd",
-    metadata: { name: metadata.name, labels: metadata.labels, annotations: RECONCILE },
-    spec: {
-      ...spec,
-      replicas: 1,
-      memberNamePrefix: prefix,
-      backup: { ...spec.backup, ...(store && { store: { ...store, container: bucket } }) },
-      etcd: {
-        ...spec.etcd,
-        additionalAdvertisedURLs: {
-          peerURLs: { overrideDefaultURL: true, members: [{ memberName: name, urls: [peerUrl] }] },
-        },
-        bootstrapWithExistingCluster: { members, clientEndpoints: clientUrls },
-      },
-    },
-  };
 }
 
 export async function awaitEtcd(

@@ -11,15 +11,16 @@ import {
   namespaceOf,
   releaseNamespace,
 } from "./clear.ts";
-import { DnsRecords } from "./dns-records.ts";
+import { DnsRecords, hostedDns } from "./dns-records.ts";
+import { startMember } from "./druid-join.ts";
 import { stopMembers } from "./druid-stop.ts";
-import { advertise, credentialsOf, findEtcd, innerPeerUrls, startMember } from "./druid.ts";
+import { advertise, advertises, credentialsOf, findEtcd, innerPeerUrls } from "./druid.ts";
 import { handOverExtensions } from "./extensions.ts";
 import { MEMBERS, inspect } from "./inspect.ts";
 import { copyMachines } from "./machines.ts";
 import { roundTripMs } from "../../etcd/membership/round-trip.ts";
 import { metricsOf } from "./metrics.ts";
-import { API_SERVER, CLAIM, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
+import { API_SERVER, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import { ShootNamespace } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
@@ -30,18 +31,11 @@ import { addressOf, awaitMember, fence, ingressOf, requireStopped, startEither }
 
 const REACHABLE_MS = 5_000;
 
-/** What Gardener has beyond other hostings: DNS by its own records, and a garden that says where a Shoot runs. */
-export interface GardenerHosting extends Hosting {
-  readonly dns: Readonly<Record<Side, DnsRecords>>;
-  /** Makes the destination's seed responsible for the Shoot; after the point of no return. */
-  adopt(move: string, signal: AbortSignal): Promise<void>;
-}
-
 /** A Shoot whose control plane gardenlets of two seeds run, one after the other. */
 export function createGardenerHosting(
   servers: Readonly<Record<Side | "garden", ApiServer>>,
   layout: GardenerLayout,
-): GardenerHosting {
+): Hosting {
   const seedOf = (side: Side): ShootSeed => ({
     api: servers[side],
     name: layout.seeds[side],
@@ -54,10 +48,11 @@ export function createGardenerHosting(
   const { source, destination } = at;
   const { garden } = servers;
   const shoot = new GardenShoot(garden, layout);
-  const dns = {
+  const records = {
     source: new DnsRecords(source, layout.shoot),
     destination: new DnsRecords(destination, layout.shoot),
   };
+  const dns = hostedDns(records, layout.deadlineMs);
   const waits = (signal: AbortSignal) => ({ deadlineMs: layout.deadlineMs, signal });
 
   /** The same on both sides; the source may be cut off, or cleared, when the destination asks. */
@@ -74,12 +69,20 @@ export function createGardenerHosting(
   const clear = async (side: Side, move: string, signal: AbortSignal) => {
     if (!(await mayClear(at[side], move, signal))) return;
     await fence(at[side], signal);
-    for (const etcd of layout.etcds) await stopMembers(at[side], etcd, 0, waits(signal));
+    for (const etcd of layout.etcds) await stopMembers(at[side], etcd, 0, true, waits(signal));
     await clearNamespace(at[side], move, waits(signal));
   };
 
   return {
-    dns,
+    dns: {
+      ...dns,
+      async handOver(signal) {
+        await dns.handOver(signal);
+        await shoot.mark("MigrateDNSRecords", "True", "the destination answers for the DNSRecords", signal);
+      },
+    },
+    // etcd-backup-restore, pkg/leaderelection: the leader's sidecar promotes learners as soon as etcd takes it.
+    promotesByItself: true,
     inspect: async (signal) => await inspect({ shoot, at, layout }, signal),
 
     async isReachable(side, signal) {
@@ -104,9 +107,8 @@ export function createGardenerHosting(
 
     clientUrls: async (side, etcd, signal) => await exposedClientUrls(at[side], etcd, MEMBERS, signal),
     credentials: async (etcd, signal) => await credentials(etcd, signal),
-    async exposePeers(side, etcd, signal) {
-      const members = await exposeMembers(at[side], etcd, MEMBERS, signal);
-      if (side === "destination") return members;
+    exposePeers: async (side, etcd, signal) => await exposeMembers(at[side], etcd, MEMBERS, signal),
+    async advertisePeers(etcd, members, signal) {
       const urls = new Map(members.map(({ pod, peerUrl }) => [pod, peerUrl]));
       await advertise(source, etcd, urls, waits(signal));
       await shoot.mark(
@@ -115,8 +117,8 @@ export function createGardenerHosting(
         `${etcd} is reached from other seeds`,
         signal,
       );
-      return members;
     },
+    mayHaveOuterPeers: async (etcd, signal) => advertises(await findEtcd(source, etcd, signal)),
     async innerPeerUrls(etcd, signal) {
       const found = await findEtcd(source, etcd, signal);
       if (found === undefined) throw new Error(`${source.api.name} has no Etcd ${layout.namespace}/${etcd}`);
@@ -128,17 +130,19 @@ export function createGardenerHosting(
       await shoot.mark("SourceEtcdPreparedForPeerJoin", "False", `${etcd} is on its own again`, signal);
     },
     async startMember(etcd, ordinal, bootstrap, signal) {
-      const clientUrls = await exposedClientUrls(source, etcd, MEMBERS, signal);
-      const bucket = await bucketOf(garden, destination.name, signal);
-      const what = { bootstrap, clientUrls, bucket };
-      await startMember(source, destination, etcd, ordinal, what, waits(signal));
+      // Asked for the first member alone: later ones may have to start while the source is cut off.
+      const joins = async () => ({
+        clientUrls: await exposedClientUrls(source, etcd, MEMBERS, signal),
+        bucket: await bucketOf(garden, destination.name, signal),
+      });
+      await startMember(source, destination, etcd, ordinal, { bootstrap, joins }, waits(signal));
       await awaitMember(destination, podOf(etcd, ordinal), "runs", signal);
     },
     async awaitMemberReady(side, etcd, ordinal, signal) {
       await awaitMember(at[side], podOf(etcd, ordinal), "is ready", signal);
     },
     async stopMembers(side, etcd, keep, signal) {
-      await stopMembers(at[side], etcd, keep, waits(signal));
+      await stopMembers(at[side], etcd, keep, side === "source", waits(signal));
       if (side === "destination" && keep === 0)
         await shoot.mark("DestinationEtcdPeersJoined", "False", `${etcd} has left again`, signal);
     },
@@ -156,7 +160,8 @@ export function createGardenerHosting(
     },
     clearDestination: async (move, signal) => await clear("destination", move, signal),
     async clearSource(move, signal) {
-      if (await mayClear(source, move, signal)) await dns.source.handOver(dns.destination, waits(signal));
+      const left = [...(await records.source.read(signal)).keys()];
+      if (left.length > 0) throw new Error(`${records.source.describe(left.join(", "))}: hand it over first`);
       await shoot.mark("EtcdMigrationComplete", "True", "etcd runs at the destination alone", signal);
       await clear("source", move, signal);
       await shoot.mark("SourceSeedCleanup", "True", "the source's seed has nothing left", signal);
@@ -206,9 +211,8 @@ export function createGardenerHosting(
         );
     },
 
-    async finishBackups(signal) {
+    async finishBackups(move, signal) {
       await handOverBackups(garden, layout, waits(signal));
-      const move = (await shoot.find(signal))?.metadata.annotations?.[CLAIM] ?? layout.shoot;
       for (const etcd of layout.etcds) {
         const store = (await findEtcd(destination, etcd, signal))?.spec.backup.store;
         if (store !== undefined) await takeSnapshot(destination, etcd, move, waits(signal));

@@ -1,7 +1,7 @@
 import type { Inspection, Side } from "../types.ts";
 import { namespaceOf } from "./clear.ts";
 import { canOverrideUrls, inspectEtcd } from "./druid.ts";
-import { API_SERVER, CONTROLLERS } from "./names.ts";
+import { API_SERVER, CONTROLLERS, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import type { GardenShoot } from "./shoot.ts";
@@ -18,6 +18,9 @@ interface Parts {
 /** What is found before a move, in the garden and in both seeds, and what forbids one. */
 export async function inspect({ shoot, at, layout }: Parts, signal: AbortSignal): Promise<Inspection> {
   const { source, destination } = at;
+  const silent = await shoot.whySilent(signal);
+  if (silent !== undefined)
+    return { etcds: [], apiServers: 0, controllers: [], vpn: false, refusals: [silent] };
   const refusals = await shoot.refusals(source.api, destination.api, signal);
   if ((await namespaceOf(destination, signal)) !== undefined)
     refusals.push(
@@ -41,11 +44,21 @@ export async function inspect({ shoot, at, layout }: Parts, signal: AbortSignal)
   const server = await source.namespace.workload("deployments", API_SERVER, signal);
   if (server === undefined)
     refusals.push(`${source.api.name} has no Deployment ${layout.namespace}/${API_SERVER}`);
+  if (!layout.vpn && (await hasVpnServer(source, signal)))
+    refusals.push(
+      `${source.api.name} has the VPN server ${layout.namespace}/${VPN_SERVER}: say in controlPlanes.${layout.name}.vpn how nodes are reached through it`,
+    );
   return {
     etcds: found.flatMap((etcd) => etcd ?? []),
     apiServers: server?.spec.replicas ?? 0,
     controllers: CONTROLLERS,
-    vpn: true,
+    vpn: layout.vpn,
     refusals,
   };
+}
+
+async function hasVpnServer({ namespace }: ShootSeed, signal: AbortSignal): Promise<boolean> {
+  const kinds = ["deployments", "statefulsets"] as const;
+  const found = kinds.map(async (kind) => await namespace.workload(kind, VPN_SERVER, signal));
+  return (await Promise.all(found)).some((workload) => workload !== undefined);
 }

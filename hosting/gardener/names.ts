@@ -2,6 +2,8 @@
 
 /** A control plane of Gardener's: a Shoot, and its namespace in the seeds. */
 export interface GardenerLayout {
+  /** Its name in the configuration. */
+  readonly name: string;
   /** Name of the Shoot, and the namespace of its project in the garden cluster. */
   readonly shoot: string;
   readonly project: string;
@@ -12,6 +14,8 @@ export interface GardenerLayout {
   readonly etcds: readonly string[];
   /** The load balancer of each seed that leads to API servers and VPN servers by name (SNI). */
   readonly ingress: { readonly namespace: string; readonly service: string };
+  /** Whether the configuration says how nodes are reached through the VPN. */
+  readonly vpn: boolean;
   /** How long a controller may take to do what it was asked for. */
   readonly deadlineMs: number;
 }

@@ -164,6 +164,18 @@ export class GardenShoot {
     );
   }
 
+  /** Why the garden does not tell of the Shoot, with the fix; undefined when it does. */
+  async whySilent(signal: AbortSignal): Promise<string | undefined> {
+    const { name } = this.#layout;
+    try {
+      if ((await this.find(signal)) !== undefined) return undefined;
+      return `${this.#api.name} has no ${this.#what}: check controlPlanes.${name}.shoot, and project, which is the namespace of the Shoot's project`;
+    } catch (error) {
+      signal.throwIfAborted();
+      return `${this.#api.name} at ${this.#api.url} does not tell of ${this.#what} (${(error as Error).message}): check controlPlanes.${name}.garden`;
+    }
+  }
+
   /** Reasons that forbid a live move of this Shoot, in Gardener's own terms. */
   async refusals(source: ApiServer, destination: ApiServer, signal: AbortSignal): Promise<string[]> {
     const { project, seeds, namespace } = this.#layout;
@@ -178,7 +190,9 @@ export class GardenShoot {
         `${this.#what} is on ${status.seedName} and bound to ${spec.seedName}, not on ${seeds.source}`,
       );
     if (status.technicalID !== namespace)
-      found.push(`${this.#what} has the technical id ${status.technicalID}: set namespace to it`);
+      found.push(
+        `${this.#what} has the technical id ${status.technicalID}, not ${namespace}: set controlPlanes.${this.#layout.name}.namespace to it`,
+      );
     if (spec.controlPlane?.highAvailability === undefined)
       found.push(`${this.#what} is not highly available: set spec.controlPlane.highAvailability`);
     if (status.hibernated === true) found.push(`${this.#what} is hibernated: wake it up`);
@@ -207,7 +221,9 @@ export class GardenShoot {
       await this.#api.find<GardenerSeed>({ path: `${seedsOfGarden}/${name}`, signal });
     const [source, destination] = [await find(seeds.source), await find(seeds.destination)];
     if (source === undefined || destination === undefined)
-      return [`${this.#api.name} has no Seed ${source ? seeds.destination : seeds.source}`];
+      return [
+        `${this.#api.name} has no Seed ${source ? seeds.destination : seeds.source}: name it under seeds as the garden does`,
+      ];
     const found: string[] = [];
     const same = (what: string, of: (seed: GardenerSeed) => string | undefined) => {
       const [here, there] = [of(source), of(destination)];

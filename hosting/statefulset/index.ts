@@ -3,7 +3,7 @@ import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { ClaimedError } from "../types.ts";
-import type { ApiServerAddress, Hosting, Side } from "../types.ts";
+import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
 import { fenceController, startController } from "./controllers.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
@@ -44,6 +44,7 @@ const REACHABLE_MS = 5_000;
 export function createStatefulSetHosting(
   seeds: Readonly<Record<Side, ApiServer>>,
   layout: StatefulSetLayout,
+  dns: HostedDns,
 ): Hosting {
   const at: Readonly<Record<Side, SeedNamespace>> = {
     source: new SeedNamespace(seeds.source, layout.namespace),
@@ -52,6 +53,9 @@ export function createStatefulSetHosting(
   const { source, destination } = at;
 
   return {
+    dns,
+    promotesByItself: false,
+
     async inspect(signal) {
       const refusals: string[] = [];
       const here = await namespaceOf(source, signal);
@@ -141,6 +145,9 @@ export function createStatefulSetHosting(
     credentials: async (etcd, signal) =>
       await either(at, async (seed) => await credentialsOf(seed, etcd, signal)),
     exposePeers: async (side, etcd, signal) => await exposeMembers(at[side], etcd, MEMBERS, signal),
+    // A member keeps in its data what etcd has been told, and its Service stays.
+    advertisePeers: async () => undefined,
+    mayHaveOuterPeers: async () => true,
     innerPeerUrls: async (etcd, signal) => await innerPeerUrls(source, etcd, MEMBERS, signal),
     hidePeers: async (etcd, signal) => await hideMembers(source, etcd, MEMBERS, signal),
     startMember: async (etcd, ordinal, bootstrap, signal) =>
@@ -207,6 +214,7 @@ export function createStatefulSetHosting(
 
     // Backups of plain StatefulSets are the operator's own jobs; they went along as objects.
     finishBackups: async () => undefined,
+    adopt: async () => undefined,
   };
 }
 

@@ -1,10 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { canOverrideUrls } from "../../hosting/gardener/druid.ts";
-import type { GardenerHosting } from "../../hosting/gardener/index.ts";
 import { OperationFailedError } from "../../hosting/gardener/operations.ts";
 import { ClaimedError } from "../../hosting/types.ts";
-import type { MemberAddress } from "../../hosting/types.ts";
+import type { Hosting, MemberAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { list, merge } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
@@ -56,14 +55,14 @@ async function membersLeft({ apis }: GardenerBed, resource: string): Promise<str
 /** One move that goes wrong in every way, and is undone. */
 describe("a move of Gardener's control plane is undone", () => {
   let bed: GardenerBed;
-  let hosting: GardenerHosting;
-  let hasty: GardenerHosting;
+  let hosting: Hosting;
+  let hasty: Hosting;
   const source = new Map<string, readonly MemberAddress[]>();
 
   beforeAll(async () => {
     bed = await startBed();
     hosting = hostingOf(bed);
-    hasty = hostingOf(bed, 1_000);
+    hasty = hostingOf(bed, { deadlineMs: 1_000 });
   }, 300_000);
   afterAll(async () => await bed?.stop());
 
@@ -94,6 +93,23 @@ describe("a move of Gardener's control plane is undone", () => {
     expect((await hosting.inspect(limit())).refusals).toEqual([]);
   });
 
+  test.each([
+    [{ project: "dev" }, /has no Shoot dev\/demo: check controlPlanes\.demo\.shoot, and project/],
+    [{ namespace: "shoot--dev--other" }, /technical id shoot--dev--demo.*set controlPlanes\.demo\.namespace/],
+    [{ vpn: undefined }, /has the VPN server.*say in controlPlanes\.demo\.vpn/],
+    [{ etcds: ["etcd-main", "etcd-other"] }, /has no Etcd shoot--dev--demo\/etcd-other/],
+  ])("a configuration that does not fit the garden is refused with the fix: %j", async (more, words) => {
+    expect((await hostingOf(bed, more).inspect(limit())).refusals.join("\n")).toMatch(words);
+  });
+
+  test("a garden that does not answer is refused by name", async () => {
+    const garden = { kubeconfig: bed.kubeconfigs.garden, server: "https://127.0.0.1:1" };
+    const { refusals } = await hostingOf(bed, { garden }).inspect(limit());
+    expect(refusals.join()).toMatch(
+      /^garden of demo at https:\/\/127\.0\.0\.1:1 does not tell.*check controlPlanes\.demo\.garden$/,
+    );
+  });
+
   test("a claim is taken among writers that disturb it", async () => {
     await disturb(
       bed.apis.garden,
@@ -106,14 +122,17 @@ describe("a move of Gardener's control plane is undone", () => {
   test("druid that is stuck is waited for until the deadline, and then again", async () => {
     const fault = "source/etcds/etcd-main/Reconcile";
     bed.driver.state.inject(fault, "stuck");
-    await expect(hasty.exposePeers("source", "etcd-main", limit())).rejects.toThrow(WaitError);
+    for (const etcd of etcds) source.set(etcd, await hosting.exposePeers("source", etcd, limit()));
+    const [members, others] = etcds.map((etcd) => source.get(etcd)!);
+    await expect(hasty.advertisePeers("etcd-main", members!, limit())).rejects.toThrow(WaitError);
     const stop = new AbortController();
-    const waiting = hosting.exposePeers("source", "etcd-main", stop.signal);
+    const waiting = hosting.advertisePeers("etcd-main", members!, stop.signal);
     stop.abort();
     await expect(waiting).rejects.toThrow("aborted");
     bed.driver.state.heal(fault);
     bed.driver.state.inject("source/etcds/etcd-events/Reconcile", "error-once");
-    for (const etcd of etcds) source.set(etcd, await hosting.exposePeers("source", etcd, limit()));
+    await hosting.advertisePeers("etcd-main", members!, limit());
+    await hosting.advertisePeers("etcd-events", others!, limit());
   });
 
   test("a namespace that somebody else made is not taken", async () => {
@@ -244,7 +263,7 @@ describe("a move of Gardener's control plane is undone", () => {
     });
     const fault = `garden/backupentries/${items[0]!.metadata.name}/Migrate`;
     bed.driver.state.inject(fault, "failed");
-    await expect(hosting.finishBackups(limit())).rejects.toThrow(OperationFailedError);
+    await expect(hosting.finishBackups("move-3", limit())).rejects.toThrow(OperationFailedError);
     const found = await bed.apis.garden.json<{ spec: object }>({ path: shootPath });
     const body = { ...found, spec: { ...found.spec, seedName: demo.seeds.destination } };
     await bed.apis.garden.json({ method: "PUT", path: `${shootPath}/binding`, body });

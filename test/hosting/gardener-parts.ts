@@ -1,24 +1,34 @@
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createGardenerHosting } from "../../hosting/gardener/index.ts";
-import type { GardenerHosting } from "../../hosting/gardener/index.ts";
-import type { Bootstrap, MemberAddress } from "../../hosting/types.ts";
+import type { Bootstrap, Hosting, MemberAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { loadSites } from "../../sites/sites.ts";
 import { startGardenerBed } from "../../testbed/gardener/bed.ts";
 import type { GardenerBed } from "../../testbed/gardener/bed.ts";
+import { writeGardenerConfig } from "../../testbed/gardener/describe.ts";
 import { demo } from "../../testbed/gardener/garden-objects.ts";
 
 export const etcds = ["etcd-main", "etcd-events"] as const;
 
-export async function startBed(): Promise<GardenerBed> {
-  return await startGardenerBed(mkdtempSync(join(tmpdir(), "rehome-gardener-")));
+export function newDir(): string {
+  return mkdtempSync(join(tmpdir(), "rehome-gardener-"));
 }
 
-export function hostingOf({ apis }: GardenerBed, deadlineMs = 60_000): GardenerHosting {
-  const ingress = { namespace: "istio-ingress", service: "istio-ingressgateway" };
-  return createGardenerHosting(apis, { ...demo, etcds, ingress, deadlineMs });
+export async function startBed(): Promise<GardenerBed> {
+  return await startGardenerBed(newDir());
+}
+
+let files = 0;
+
+/** As a worker gets it: the configuration chooses it, and the sites build it. */
+export function hostingOf(bed: GardenerBed, more: Readonly<Record<string, unknown>> = {}): Hosting {
+  const { kubeconfigs, dir } = bed;
+  const fields = { vpn: {}, deadlineMs: 60_000, ...more };
+  const described = { kubeconfigs, kubeconfig: kubeconfigs.core, fields };
+  const file = writeGardenerConfig(join(dir, `rehome-${++files}.yaml`), described);
+  return loadSites(file).controlPlanes.controlPlane(demo.shoot, demo.seeds).hosting;
 }
 
 /** What etcd's member list would say: the source's members, then the destination's that have joined. */

@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { MemberAddress } from "../../hosting/types.ts";
-import { ClaimedError } from "../../hosting/types.ts";
-import { LostRaceError } from "../../hosting/gardener/dns-records.ts";
-import type { GardenerHosting } from "../../hosting/gardener/index.ts";
+import type { Hosting, MemberAddress } from "../../hosting/types.ts";
+import { ClaimedError, RecordTakenError } from "../../hosting/types.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { list } from "../../kubernetes/objects.ts";
 import type { GardenerBed } from "../../testbed/gardener/bed.ts";
@@ -38,7 +36,7 @@ function stepsOf({ status }: Shoot): Record<string, string> {
 /** One move from beginning to end; each step is made twice, and the next builds upon it. */
 describe("a control plane of Gardener moves", () => {
   let bed: GardenerBed;
-  let hosting: GardenerHosting;
+  let hosting: Hosting;
   let dnsChanges: ReturnType<typeof recordChanges<KubeObject>>;
   let workloads: ReturnType<typeof recordChanges<Workload>>;
   const source = new Map<string, readonly MemberAddress[]>();
@@ -81,8 +79,15 @@ describe("a control plane of Gardener moves", () => {
       expect(await hosting.innerPeerUrls(etcd, limit())).toMatchObject({
         [`${etcd}-0`]: `https://${etcd}-0.${etcd}-peer.${namespace}.svc:2380`,
       });
+      expect(await hosting.clientUrls("source", etcd, limit())).toEqual([]);
       const [first, second] = await twice(async () => await hosting.exposePeers("source", etcd, limit()));
       expect(second).toEqual(first);
+      expect(await hosting.clientUrls("source", etcd, limit())).toEqual(
+        first.map(({ clientUrl }) => clientUrl),
+      );
+      expect(await hosting.mayHaveOuterPeers(etcd, limit())).toBe(false);
+      await twice(async () => await hosting.advertisePeers(etcd, first, limit()));
+      expect(await hosting.mayHaveOuterPeers(etcd, limit())).toBe(true);
       source.set(etcd, first);
     }
     const all = [...source.values()].flat().map(({ peerUrl }) => peerUrl);
@@ -155,17 +160,17 @@ describe("a control plane of Gardener moves", () => {
   test("DNS records are overwritten, unless somebody else was faster", async () => {
     const { values } = await hosting.apiServerAddress("destination", limit());
     const old = (await hosting.apiServerAddress("source", limit())).values;
-    const waits = { deadlineMs: 30_000, signal: limit() };
-    await twice(async () => await hosting.dns.source.setTtl(30, waits));
-    await expect(
-      hosting.dns.source.replace(["127.9.9.9"], { values, ttlSeconds: 30 }, waits),
-    ).rejects.toThrow(LostRaceError);
-    await twice(async () => await hosting.dns.source.replace(old, { values, ttlSeconds: 30 }, waits));
+    const { dns } = hosting;
+    expect(await dns.inspect(old, limit())).toEqual({ ttlSeconds: 120, refusals: [] });
+    await twice(async () => await dns.replace(old, { values: old, ttlSeconds: 30 }, limit()));
+    expect(await dns.inspect(old, limit())).toEqual({ ttlSeconds: 30, refusals: [] });
+    await expect(dns.replace(["127.9.9.9"], { values, ttlSeconds: 30 }, limit())).rejects.toThrow(
+      RecordTakenError,
+    );
+    await twice(async () => await dns.replace(old, { values, ttlSeconds: 30 }, limit()));
     expect([...bed.driver.zone.values()]).toEqual([values, values]);
-    expect([...(await hosting.dns.source.read(limit())).values()]).toEqual([
-      { values, ttlSeconds: 30 },
-      { values, ttlSeconds: 30 },
-    ]);
+    expect(await dns.inspect(values, limit())).toEqual({ ttlSeconds: 30, refusals: [] });
+    expect((await dns.inspect(old, limit())).refusals.length).toBe(2);
   });
 
   test("controllers are handed over, and no two of a kind ever run", async () => {
@@ -205,7 +210,7 @@ describe("a control plane of Gardener moves", () => {
 
   test("backups and the Shoot itself become the destination's", async () => {
     await hosting.stopApiServers("source", limit());
-    await twice(async () => await hosting.finishBackups(limit()));
+    await twice(async () => await hosting.finishBackups("move-1", limit()));
     await twice(async () => await hosting.adopt("move-1", limit()));
     const { spec, status } = await readShoot();
     expect([spec.seedName, status.seedName]).toEqual([demo.seeds.destination, demo.seeds.destination]);
@@ -222,6 +227,8 @@ describe("a control plane of Gardener moves", () => {
     try {
       for (const etcd of etcds)
         await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
+      await expect(hosting.clearSource("move-1", limit())).rejects.toThrow("hand it over first");
+      await twice(async () => await hosting.dns.handOver(limit()));
       await twice(async () => await hosting.clearSource("move-1", limit()));
     } finally {
       await resources.stop();

@@ -8,9 +8,9 @@ import { promisify } from "node:util";
 import type { V1Pod } from "@kubernetes/client-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { makeBridge } from "../../activities/control-plane/vpn.ts";
-import { createStatefulSetHosting } from "../../hosting/statefulset/index.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import { loadConfig } from "../../sites/config.ts";
+import { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { startControlPlaneTestbed } from "../../testbed/control-plane.ts";
 import { applyAll, awaitReady, awaitServices } from "../../testbed/control-plane/install.ts";
 import { seedMetadata, secret } from "../../testbed/control-plane/manifests/objects.ts";
@@ -75,13 +75,8 @@ describe("the test bed for control planes", () => {
   it("writes a configuration that rehome takes, and in which nothing forbids a move", async () => {
     const config = loadConfig(testbed.configFile);
     expect(Object.keys(config.seeds)).toEqual(["seed-a", "seed-b"]);
-    const layout = config.controlPlanes[controlPlane];
-    if (layout === undefined) throw new Error("the control plane is not in the configuration");
-    const { "seed-a": source, "seed-b": destination } = testbed.seeds;
-    const hosting = createStatefulSetHosting(
-      { source: source.api, destination: destination.api },
-      { ...layout, name: controlPlane, vpnServer: layout.vpn?.server },
-    );
+    const sites = new ControlPlaneSites(config);
+    const { hosting } = sites.controlPlane(controlPlane, { source: "seed-a", destination: "seed-b" });
     const inspection = await hosting.inspect(AbortSignal.timeout(10_000));
     expect(inspection).toMatchObject({ refusals: [], apiServers: 2, vpn: true });
     expect(inspection.etcds.map(({ name, members }) => [name, members])).toEqual([

@@ -57,12 +57,22 @@ async function awaitServed(api: ApiServer, name: string): Promise<void> {
   await awaitObject<Served>(api, { path, name }, holds, options);
 }
 
+export interface ControlPlaneOptions {
+  /** Contents of Secrets that are not just text, by name and key. */
+  readonly contents?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Whether there is a VPN, as for every Shoot with workers. Default true. */
+  readonly vpn?: boolean;
+  /** Of the DNSRecords. Default 120, as Gardener's. */
+  readonly ttlSeconds?: number;
+}
+
 /** What gardenlet, druid and the extensions have made of the Shoot in its seed. */
-export async function makeControlPlane(api: ApiServer): Promise<void> {
+export async function makeControlPlane(api: ApiServer, options: ControlPlaneOptions = {}): Promise<void> {
+  const { contents = {}, vpn = true, ttlSeconds = 120 } = options;
   const labels = { "gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local" };
   await post(api, "/api/v1/namespaces", "v1", "Namespace", { name: namespace, labels });
   for (const [name, data, persist] of secrets) {
-    const object = { type: "Opaque", data: encoded(data) };
+    const object = { type: "Opaque", data: encoded(contents[name] ?? data) };
     await post(
       api,
       core("secrets"),
@@ -82,7 +92,7 @@ export async function makeControlPlane(api: ApiServer): Promise<void> {
   );
   for (const [name, replicas] of [
     ["kube-apiserver", 2],
-    ["vpn-seed-server", 1],
+    ...(vpn ? [["vpn-seed-server", 1] as const] : []),
     ...controllers.map((controller) => [controller, 1] as const),
   ] as const)
     await post(
@@ -103,7 +113,7 @@ export async function makeControlPlane(api: ApiServer): Promise<void> {
   );
   for (const name of ["etcd-main", "etcd-events"])
     await post(api, druid("etcds"), "druid.gardener.cloud/v1alpha1", "Etcd", { name }, { spec: etcd(name) });
-  await makeExtensions(api);
+  await makeExtensions(api, ttlSeconds);
   await makeMachines(api);
   for (const name of ["shoot-core-coredns", "shoot-core-system"]) {
     const metadata = { name, finalizers: ["resources.gardener.cloud/gardener-resource-manager"] };
@@ -114,7 +124,7 @@ export async function makeControlPlane(api: ApiServer): Promise<void> {
   }
 }
 
-async function makeExtensions(api: ApiServer): Promise<void> {
+async function makeExtensions(api: ApiServer, ttl: number): Promise<void> {
   const apiVersion = "extensions.gardener.cloud/v1alpha1";
   const secretRef = { name: "cloudprovider", namespace };
   const raw = { apiVersion: "core.gardener.cloud/v1beta1" };
@@ -138,9 +148,14 @@ async function makeExtensions(api: ApiServer): Promise<void> {
       "dnsrecords",
       "DNSRecord",
       "demo-internal",
-      record("local", "api.demo.internal.rehome.example", secretRef),
+      record("local", "api.demo.internal.rehome.example", secretRef, ttl),
     ],
-    ["dnsrecords", "DNSRecord", "demo-external", record("aws-route53", "api.demo.rehome.example", secretRef)],
+    [
+      "dnsrecords",
+      "DNSRecord",
+      "demo-external",
+      record("aws-route53", "api.demo.rehome.example", secretRef, ttl),
+    ],
   ] as const;
   for (const [resource, kind, name, spec] of kinds) {
     const path = `/apis/${apiVersion}/namespaces/${namespace}/${resource}`;
@@ -243,8 +258,8 @@ function etcd(name: string): object {
   };
 }
 
-function record(type: string, name: string, secretRef: object): object {
-  return { type, name, recordType: "A", values: ["127.20.0.10"], ttl: 120, secretRef };
+function record(type: string, name: string, secretRef: object, ttl: number): object {
+  return { type, name, recordType: "A", values: ["127.20.0.10"], ttl, secretRef };
 }
 
 function deployment(app: string, replicas: number): object {

@@ -8,7 +8,6 @@ import { writeKubeconfig } from "../kubeconfig.ts";
 import { freePort } from "../ports.ts";
 import { Server, stopAll } from "../process.ts";
 import { findProgram } from "../programs/find.ts";
-import { findGardenerApiServer } from "./program.ts";
 
 /** A garden and two seeds of one etcd, told apart by key prefixes. */
 export interface GardenerServers {
@@ -141,7 +140,7 @@ async function gardenerApiServer(bed: Bed, core: string): Promise<ApiServerProce
   const url = `https://127.0.0.1:${port}`;
   const server = new Server({
     name: "gardener-apiserver",
-    command: await findGardenerApiServer(),
+    command: await findProgram("gardener-apiserver"),
     arguments: [
       "--bind-address=127.0.0.1",
       `--secure-port=${port}`,

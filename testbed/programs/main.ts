@@ -1,7 +1,7 @@
 import { debianProgramNames } from "./debian.ts";
 import type { DebianProgramName } from "./debian.ts";
 import { findProgram } from "./find.ts";
-import { programNames } from "./recipes.ts";
+import { defaultProgramNames, programNames } from "./recipes.ts";
 import type { ProgramName } from "./recipes.ts";
 
 /** Every name that {@link buildPrograms} takes. */
@@ -9,10 +9,10 @@ export const knownNames: readonly string[] = [...programNames, ...debianProgramN
 
 /**
  * Finds, builds or unpacks programs and prints `<name> <path>` for each. Without
- * names: all that are built from source, which every system can have.
+ * names: what is built from source, which every system can have, and most tests need.
  */
 export async function buildPrograms(names: readonly string[]): Promise<void> {
-  const wanted = names.length === 0 ? programNames : names;
+  const wanted = names.length === 0 ? defaultProgramNames : names;
   const unknown = wanted.filter((name) => !knownNames.includes(name));
   if (unknown.length > 0) {
     throw new RangeError(`unknown program ${unknown.join(", ")}; known are ${knownNames.join(", ")}`);

@@ -21,7 +21,10 @@ export type ProgramName =
   | "kube-apiserver"
   | "kube-controller-manager"
   | "kubectl"
-  | "wire";
+  | "wire"
+  | "gardener-apiserver"
+  | "toxiproxy-server"
+  | "clients";
 
 export interface Program {
   /** Go package of the command. */
@@ -55,6 +58,8 @@ export interface Recipe {
   readonly minutes: number;
   readonly linkerFlags: readonly string[];
   readonly completedModules: readonly CompletedModule[];
+  /** Built only for those who ask for it by name: few need it, and it takes long. */
+  readonly onlyByName?: true;
   /** Source files of our own in the recipe's folder, where it is not all from the module proxy. */
   readonly sources?: readonly string[];
   readonly programs: Readonly<Partial<Record<ProgramName, Program>>>;
@@ -178,6 +183,65 @@ const wireRecipe: Recipe = {
   programs: { wire: { package: "rehome.invalid/testbed/wire", output: "wire" } },
 };
 
+/** Cuts and delays single connections while programs run. */
+const toxiproxyRecipe: Recipe = {
+  name: "toxiproxy",
+  version: "2.5.0",
+  minutes: 1,
+  linkerFlags: stripped,
+  completedModules: [],
+  programs: {
+    "toxiproxy-server": { package: "github.com/Shopify/toxiproxy/v2/cmd/server", output: "server" },
+  },
+};
+
+const clientsSources = [
+  "main.go",
+  "apply.go",
+  "client.go",
+  "clients.go",
+  "controller.go",
+  "finish.go",
+  "informer.go",
+  "kubectl.go",
+  "leases.go",
+  "ledger.go",
+  "provider.go",
+  "record.go",
+  "resource.go",
+  "sights.go",
+  "stream.go",
+  "writers.go",
+];
+
+/** Real clients of a workspace, of the same Kubernetes as kcp. */
+const clientsRecipe: Recipe = {
+  name: "clients",
+  version: digestOf("clients", ["go.mod", ...clientsSources]),
+  minutes: 2,
+  linkerFlags: stripped,
+  completedModules: [],
+  sources: clientsSources,
+  programs: { clients: { package: "rehome.invalid/testbed/clients", output: "clients" } },
+};
+
+/** Gardener's API server, which no CRD can stand in for (`shoots/binding`). */
+const gardenerRecipe: Recipe = {
+  name: "gardener",
+  version: "1.149.3",
+  minutes: 8,
+  linkerFlags: [...stripped, "-X k8s.io/component-base/version.gitVersion=v1.149.3"],
+  completedModules: [],
+  onlyByName: true,
+  programs: {
+    "gardener-apiserver": {
+      package: "github.com/gardener/gardener/cmd/gardener-apiserver",
+      output: "gardener-apiserver",
+      version: { arguments: ["--version"], pattern: /v(\d+\.\d+\.\d+)\s*$/m },
+    },
+  },
+};
+
 /** Every recipe, in the order in which `main.ts` builds them when no name is given. */
 export const recipes: readonly Recipe[] = [
   etcdRecipe,
@@ -185,10 +249,16 @@ export const recipes: readonly Recipe[] = [
   kcpRecipe,
   kubernetesRecipe,
   wireRecipe,
+  gardenerRecipe,
+  toxiproxyRecipe,
+  clientsRecipe,
 ];
 
 /** Names of all programs. */
 export const programNames = recipes.flatMap((recipe) => Object.keys(recipe.programs)) as ProgramName[];
+
+/** Names of the programs that are built when none is named. */
+export const defaultProgramNames = programNames.filter((name) => !recipeOf(name).recipe.onlyByName);
 
 /** The recipe that builds a program, and the program's entry in it. Throws a plain Error for an unknown name. */
 export function recipeOf(name: ProgramName): { recipe: Recipe; program: Program } {

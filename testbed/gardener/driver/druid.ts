@@ -11,12 +11,19 @@ interface Etcd extends KubeObject {
     readonly replicas: number;
     readonly memberNamePrefix?: string;
     readonly labels: Readonly<Record<string, string>>;
-    readonly etcd: { readonly bootstrapWithExistingCluster?: { readonly members: readonly object[] } };
+    readonly etcd: {
+      readonly bootstrapWithExistingCluster?: { readonly members: readonly object[] };
+      readonly additionalAdvertisedURLs?: object;
+    };
   };
   readonly status?: {
     readonly observedGeneration?: number;
     readonly conditions?: readonly { readonly type: string }[];
   };
+}
+interface StatefulSet extends KubeObject {
+  readonly metadata: KubeObject["metadata"] & { readonly generation: number };
+  readonly status?: { readonly observedGeneration?: number; readonly updatedReplicas?: number };
 }
 interface Pod extends KubeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
@@ -37,17 +44,20 @@ export function driveDruid(
   signal: AbortSignal,
 ): Promise<void>[] {
   const specs = follow<Etcd>(api, etcds, async (etcd) => await driveEtcd(seed, api, etcd, state), signal);
-  const statuses = follow<Pod>(
-    api,
-    `/api/v1/namespaces/${state.namespace}/pods`,
-    async ({ metadata }) => {
-      const name = metadata.labels?.["app.kubernetes.io/part-of"];
-      const path = `/apis/druid.gardener.cloud/v1alpha1/namespaces/${state.namespace}/etcds/${name}`;
-      const etcd = name && (await api.find<Etcd>({ path }));
-      if (etcd) await showMembers(api, etcd);
-    },
-    signal,
-  );
+  const statuses = ["/api/v1", "/apis/apps/v1"].map(async (group) => {
+    const resource = group === "/api/v1" ? "pods" : "statefulsets";
+    await follow<KubeObject>(
+      api,
+      `${group}/namespaces/${state.namespace}/${resource}`,
+      async ({ metadata }) => {
+        const name = metadata.labels?.["app.kubernetes.io/part-of"];
+        const path = `/apis/druid.gardener.cloud/v1alpha1/namespaces/${state.namespace}/etcds/${name}`;
+        const etcd = name && (await api.find<Etcd>({ path }));
+        if (etcd) await showMembers(api, etcd);
+      },
+      signal,
+    );
+  });
   const snapshots = follow<KubeObject & { status?: { state?: string } }>(
     api,
     tasks,
@@ -64,7 +74,7 @@ export function driveDruid(
     },
     signal,
   );
-  return [specs, statuses, snapshots];
+  return [specs, ...statuses, snapshots];
 }
 
 async function driveEtcd(seed: string, api: ApiServer, etcd: Etcd, state: DriverState): Promise<void> {
@@ -89,8 +99,8 @@ async function driveEtcd(seed: string, api: ApiServer, etcd: Etcd, state: Driver
   await apply(api, `/apis/apps/v1/namespaces/${state.namespace}/statefulsets`, statefulSet(etcd));
   state.done.push(key);
   await merge(api, self, { metadata: { annotations: { [operation]: null } } });
-  await setOperation(api, self, type, "Succeeded", generation);
   await showMembers(api, etcd);
+  await setOperation(api, self, type, "Succeeded", generation);
 }
 
 async function deleteEtcd(api: ApiServer, etcd: Etcd, { namespace }: DriverState): Promise<void> {
@@ -140,6 +150,8 @@ async function showMembers(api: ApiServer, etcd: Etcd): Promise<void> {
     status?.conditions?.some((known) => known.type === "Ready" && known.status === "True") ?? false;
   const readyReplicas = items.filter(isReady).length;
   const all = readyReplicas >= etcd.spec.replicas;
+  const path = `/apis/apps/v1/namespaces/${namespace}/statefulsets/${name}`;
+  const isUpdated = areUpdated(await api.find<StatefulSet>({ path }), etcd.spec.replicas);
   const now = new Date().toISOString();
   const conditions: object[] = [];
   const types = ["AllMembersUpdated", "AllMembersReady", "Ready"];
@@ -148,7 +160,7 @@ async function showMembers(api: ApiServer, etcd: Etcd): Promise<void> {
     const times = { lastTransitionTime: now, lastUpdateTime: now };
     conditions.push({
       type,
-      status: all ? "True" : "False",
+      status: isUpdated && (all || type === "AllMembersUpdated") ? "True" : "False",
       reason: "Members",
       message: `${readyReplicas} ready`,
       ...times,
@@ -158,12 +170,21 @@ async function showMembers(api: ApiServer, etcd: Etcd): Promise<void> {
   }
 }
 
+function areUpdated(set: StatefulSet | undefined, replicas: number): boolean {
+  const { observedGeneration = 0, updatedReplicas = 0 } = set?.status ?? {};
+  return set !== undefined && observedGeneration >= set.metadata.generation && updatedReplicas >= replicas;
+}
+
 function statefulSet({ metadata: { name }, spec }: Etcd): KubeObject {
   const labels = {
     "app.kubernetes.io/name": name,
     "app.kubernetes.io/part-of": name,
     "app.kubernetes.io/managed-by": "etcd-druid",
   };
+  // Members that run begin anew, one after the other, when their configuration changes; joiners come with theirs.
+  const { additionalAdvertisedURLs, bootstrapWithExistingCluster } = spec.etcd;
+  const configuration = bootstrapWithExistingCluster ? "" : JSON.stringify(additionalAdvertisedURLs ?? {});
+  const annotations = { "checksum/etcd-configmap": configuration };
   const claim = {
     metadata: { name, labels },
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
@@ -177,7 +198,10 @@ function statefulSet({ metadata: { name }, spec }: Etcd): KubeObject {
       podManagementPolicy: "Parallel",
       serviceName: `${name}-peer`,
       selector: { matchLabels: { "app.kubernetes.io/name": name } },
-      template: { metadata: { labels }, spec: { containers: [{ name: "etcd", image: "etcd" }] } },
+      template: {
+        metadata: { labels, annotations },
+        spec: { containers: [{ name: "etcd", image: "etcd" }] },
+      },
       volumeClaimTemplates: [claim],
     },
   } as KubeObject;

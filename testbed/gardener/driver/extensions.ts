@@ -10,7 +10,12 @@ interface ExtensionObject extends KubeObject {
     readonly finalizers?: string[];
     readonly generation?: number;
   };
-  readonly spec: { readonly type?: string; readonly name?: string; readonly values?: readonly string[] };
+  readonly spec: {
+    readonly type?: string;
+    readonly name?: string;
+    readonly values?: readonly string[];
+    readonly ttl?: number;
+  };
   readonly status?: {
     readonly state?: unknown;
     readonly lastOperation?: { readonly type: string; readonly state: string };
@@ -30,11 +35,20 @@ const resources = [
 ];
 const stepMs = 15;
 
+/** What DNSRecords are written to. */
+export interface DrivenZone {
+  readonly values: Map<string, readonly string[]>;
+  /** Writes a record to real servers too. */
+  readonly write?:
+    | ((name: string, values: readonly string[], ttlSeconds: number) => Promise<void>)
+    | undefined;
+}
+
 /** Answers as the extension controllers of one seed (extensions/pkg/controller of gardener v1.149.3). */
 export function driveExtensions(
   seed: string,
   api: ApiServer,
-  zone: Map<string, readonly string[]>,
+  zone: DrivenZone,
   state: DriverState,
   signal: AbortSignal,
 ): Promise<void>[] {
@@ -72,7 +86,7 @@ export function driveExtensions(
           }
           await delay(stepMs);
         }
-        actOnWorld(seed, resource, operation, object, zone, state);
+        await actOnWorld(seed, resource, operation, object, zone, state);
         state.done.push(key);
         await tell("Succeeded", { lastError: null, observedGeneration: object.metadata.generation });
         if (operation === "Migrate") await merge(api, self, { metadata: { finalizers: null } });
@@ -95,20 +109,22 @@ function operationOf({ metadata, status }: ExtensionObject): string | undefined 
   return asked === "reconcile" ? "Reconcile" : undefined;
 }
 
-function actOnWorld(
+async function actOnWorld(
   seed: string,
   resource: string,
   operation: string,
   { metadata: { name }, spec }: ExtensionObject,
-  zone: Map<string, readonly string[]>,
+  zone: DrivenZone,
   state: DriverState,
-): void {
+): Promise<void> {
   if (resource !== "dnsrecords") return;
   const record = spec.name ?? name;
-  if (operation !== "Migrate") zone.set(record, spec.values ?? []);
-  else if (spec.type === "local") {
+  if (operation !== "Migrate") {
+    zone.values.set(record, spec.values ?? []);
+    await zone.write?.(record, spec.values ?? [], spec.ttl ?? 120);
+  } else if (spec.type === "local") {
     // As provider-local's actuator does.
-    zone.delete(record);
+    zone.values.delete(record);
     state.destroyed.push(`${seed}/dnsrecords/${name}`);
   }
 }

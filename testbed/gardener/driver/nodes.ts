@@ -2,6 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { ApiServer } from "../../../kubernetes/api-server.ts";
 import { apply, merge, removeObject } from "../../../kubernetes/objects.ts";
 import type { KubeObject } from "../../../kubernetes/objects.ts";
+import type { PodPrograms } from "../running/programs.ts";
+import { balancerAddress } from "../running/places.ts";
+import type { SeedSide } from "../running/places.ts";
 import type { DriverState } from "./faults.ts";
 import { follow, selfOf } from "./follow.ts";
 
@@ -10,7 +13,7 @@ interface Pod extends KubeObject {
   readonly status?: { readonly phase?: string };
 }
 interface Service extends KubeObject {
-  readonly spec: { readonly type?: string };
+  readonly spec: { readonly type?: string; readonly selector?: Readonly<Record<string, string>> };
   readonly status?: { readonly loadBalancer?: { readonly ingress?: readonly object[] } };
 }
 
@@ -18,25 +21,35 @@ interface Service extends KubeObject {
 const leaders = ["cluster-autoscaler", "machine-controller-manager", "gardener-resource-manager"];
 const stepMs = 15;
 const renewMs = 200;
+const probeMs = 1_000;
 
-/** Answers as kubelets and load balancers of one seed: pods run, and Services get addresses of `prefix`. */
+/**
+ * Answers as kubelets and load balancers of one seed: pods run, and Services get addresses.
+ * @param programs what runs in pods; without it they are objects only.
+ */
 export function driveNodes(
-  seed: string,
+  seed: SeedSide,
   api: ApiServer,
-  prefix: string,
   state: DriverState,
   signal: AbortSignal,
+  programs?: PodPrograms,
 ): Promise<void>[] {
   const running = new Set<string>();
   state.running.set(seed, running);
-  const pods = follow<Pod>(api, "/api/v1/pods", async (pod) => await drivePod(seed, api, pod, state), signal);
-  let next = 10;
+  const pods = follow<Pod>(
+    api,
+    "/api/v1/pods",
+    async (pod) => await drivePod({ seed, api, state, signal, programs }, pod),
+    signal,
+  );
+  let next = 0;
   const services = follow<Service>(
     api,
     "/api/v1/services",
     async (service) => {
       if (service.spec.type !== "LoadBalancer" || service.status?.loadBalancer?.ingress !== undefined) return;
-      const ingress = [{ ip: `${prefix}.${next++}`, ipMode: "VIP" }];
+      const ip = programs?.addressOf(seed, service.spec.selector ?? {}) ?? balancerAddress(seed, next++);
+      const ingress = [{ ip, ipMode: "VIP" }];
       await delay(stepMs);
       await merge(api, `${selfOf("/api/v1/services", service)}/status`, {
         status: { loadBalancer: { ingress } },
@@ -47,12 +60,22 @@ export function driveNodes(
   return [pods, services, renewLeases(seed, api, state, signal)];
 }
 
-async function drivePod(seed: string, api: ApiServer, pod: Pod, state: DriverState): Promise<void> {
+interface Node {
+  readonly seed: SeedSide;
+  readonly api: ApiServer;
+  readonly state: DriverState;
+  readonly signal: AbortSignal;
+  readonly programs: PodPrograms | undefined;
+}
+
+async function drivePod(node: Node, pod: Pod): Promise<void> {
+  const { seed, api, state, programs } = node;
   const self = selfOf("/api/v1/pods", pod);
   const { name, deletionTimestamp } = pod.metadata;
   const running = state.running.get(seed)!;
   if (deletionTimestamp !== undefined) {
     await delay(stepMs);
+    await programs?.stop(seed, name);
     running.delete(name);
     const leader = leaders.find((known) => name.startsWith(`${known}-`));
     if (leader !== undefined && !state.keepLease.has(leader))
@@ -68,8 +91,25 @@ async function drivePod(seed: string, api: ApiServer, pod: Pod, state: DriverSta
   }
   if (pod.status?.phase === "Running") return;
   await delay(stepMs);
+  const isReal = (await programs?.start(seed, pod)) === true;
   begin(seed, name, state);
-  await merge(api, `${self}/status`, { status: statusOf(pod, !state.unready.has(name)) });
+  await merge(api, `${self}/status`, { status: statusOf(pod, !isReal && !state.unready.has(name)) });
+  // Beside the pod's other changes; what breaks here must break the test.
+  if (isReal) void showReadiness(node, pod);
+}
+
+/** As a kubelet's readiness probe, until the pod is gone. */
+async function showReadiness({ seed, api, state, signal, programs }: Node, pod: Pod): Promise<void> {
+  const { name, uid } = pod.metadata;
+  const self = selfOf("/api/v1/pods", pod);
+  for (let shown = false; !signal.aborted; await delay(probeMs)) {
+    const isReady = (await programs?.isReady(seed, name)) === true;
+    if (isReady === shown) continue;
+    const found = await api.find<Pod>({ path: self });
+    if (found?.metadata.uid !== uid || !state.running.get(seed)!.has(name)) return;
+    await merge(api, `${self}/status`, { status: statusOf(pod, isReady) });
+    shown = isReady;
+  }
 }
 
 function begin(seed: string, name: string, state: DriverState): void {
