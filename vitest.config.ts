@@ -21,7 +21,7 @@ const gardener = {
   test: {
     name: "gardener",
     include: ["test/hosting/**/*.test.ts"],
-    sequence: { groupOrder: 4 },
+    sequence: { groupOrder: 5 },
     testTimeout: 120_000,
     hookTimeout: 1_800_000,
     fileParallelism: false,
@@ -61,6 +61,16 @@ export default defineConfig({
           include: ["test/e2e/control-plane/**/*.test.ts"],
           sequence: { groupOrder: 3 },
           testTimeout: 600_000,
+          hookTimeout: 1_800_000,
+          fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          name: "chaos",
+          include: ["test/chaos/**/*.test.ts"],
+          sequence: { groupOrder: 4 },
+          testTimeout: 900_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },

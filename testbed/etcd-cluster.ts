@@ -16,7 +16,7 @@ export interface ClusterMember {
   readonly endpoint: string;
   readonly peerUrl: string;
   readonly dataDir: string;
-  /** Set by {@link EtcdClusterBed.start} and `join`. */
+  /** Set by {@link EtcdClusterBed.start}, `found` and `join`. */
   server: Server | undefined;
 }
 
@@ -83,8 +83,13 @@ export class EtcdClusterBed {
 
   /** Starts the first members, as a new cluster. */
   async start(members: readonly ClusterMember[]): Promise<void> {
+    await Promise.all(this.found(members).map(async (server) => await server.start()));
+  }
+
+  /** The servers of the first members, as a new cluster; the caller starts all of them at once. */
+  found(members: readonly ClusterMember[]): Server[] {
     const initialCluster = members.map(({ name, peerUrl }) => `${name}=${peerUrl}`);
-    await Promise.all(members.map(async (member) => await this.#launch(member, initialCluster, "new")));
+    return members.map((member) => (member.server = this.#server(member, initialCluster, "new")));
   }
 
   /**
@@ -92,22 +97,19 @@ export class EtcdClusterBed {
    * @param initialCluster `name=peerUrl` of every member as the member list has them, the new one included.
    */
   async join(member: ClusterMember, initialCluster: readonly string[]): Promise<void> {
-    await this.#launch(member, initialCluster, "existing");
+    member.server = this.#server(member, initialCluster, "existing");
+    await member.server.start();
   }
 
   async stop(): Promise<void> {
     await stopAll(this.#members.flatMap(({ server }) => server ?? []));
   }
 
-  async #launch(
-    member: ClusterMember,
-    initialCluster: readonly string[],
-    state: "new" | "existing",
-  ): Promise<void> {
+  #server(member: ClusterMember, initialCluster: readonly string[], state: "new" | "existing"): Server {
     const { name, endpoint, dataDir } = member;
     // Served by learners as well, unlike `/health` and `/readyz`.
     const path = state === "new" ? "/health" : "/version";
-    member.server = new Server({
+    return new Server({
       name: `etcd ${name}`,
       command: this.#program,
       arguments: [
@@ -120,7 +122,6 @@ export class EtcdClusterBed {
       probe: async (signal) => void (await getWithCertificate(`${endpoint}${path}`, this.tls, signal)),
       readyWithinMs: 60_000,
     });
-    await member.server.start();
   }
 
   #flags({ name, endpoint, peerUrl }: ClusterMember): string[] {

@@ -2,10 +2,10 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import type { CertificateFiles, ClientTls } from "./certificates.ts";
-import type { EtcdServer } from "./etcd.ts";
 import { getWithCertificate } from "./https-probe.ts";
 import type { KcpKubeconfigs, KcpPki } from "./kcp-pki.ts";
 import { Server } from "./process.ts";
+import type { ShardEtcd } from "./shard-etcd.ts";
 
 /** Paths of the executables. */
 export interface KcpCommands {
@@ -54,11 +54,7 @@ export function cacheServer(context: KcpContext): Server {
 }
 
 /** One shard with its own etcd. */
-export function shardServer(
-  context: KcpContext,
-  name: string,
-  etcd: EtcdServer & { tls: ClientTls },
-): Server {
+export function shardServer(context: KcpContext, name: string, etcd: ShardEtcd): Server {
   const { pki, ports, kubeconfigs } = context;
   const port = ports.shards.get(name) as number;
   const client = pki.shardClient.get(name) as CertificateFiles;
@@ -85,7 +81,7 @@ export function shardServer(
     `--service-account-key-file=${pki.serviceAccount.publicKey}`,
     `--service-account-private-key-file=${pki.serviceAccount.privateKey}`,
     `--service-account-signing-key-file=${pki.serviceAccount.privateKey}`,
-    `--etcd-servers=${etcd.endpoint}`,
+    `--etcd-servers=${etcd.endpoints.join(",")}`,
     `--etcd-cafile=${etcd.tls.ca}`,
     `--etcd-certfile=${etcd.tls.cert}`,
     `--etcd-keyfile=${etcd.tls.key}`,

@@ -1,8 +1,5 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { ClientTls } from "./certificates.ts";
-import { prepareEtcd } from "./etcd.ts";
-import type { EtcdServer } from "./etcd.ts";
 import { cacheServer, frontProxyServer, shardServer } from "./kcp-servers.ts";
 import type { KcpCommands, KcpContext, KcpPorts } from "./kcp-servers.ts";
 import { makePki, writeKubeconfigs } from "./kcp-pki.ts";
@@ -10,15 +7,17 @@ import { freePorts } from "./ports.ts";
 import { stopAll } from "./process.ts";
 import type { Server } from "./process.ts";
 import { findProgram } from "./programs/find.ts";
+import { prepareShardEtcd } from "./shard-etcd.ts";
+import type { ShardEtcd, ShardEtcdOptions } from "./shard-etcd.ts";
 
-/** One kcp shard: its API server and the etcd that only it uses. */
+/** One kcp shard: its API server and its etcd. */
 export interface KcpShard {
   readonly name: string;
   /** `https://127.0.0.1:PORT`, without a `/clusters/...` path. */
   readonly url: string;
   /** Context `base` is `system:masters` on this shard, its server has no `/clusters/...` path. */
   readonly kubeconfig: string;
-  readonly etcd: EtcdServer & { readonly tls: ClientTls };
+  readonly etcd: ShardEtcd;
   /** Prefix of all keys in etcd. */
   readonly etcdPrefix: string;
   readonly server: Server;
@@ -43,15 +42,13 @@ export interface Kcp {
   stop(): Promise<void>;
 }
 
-export interface KcpOptions {
+export interface KcpOptions extends ShardEtcdOptions {
   /** Certificates, kubeconfigs, logs and data of the whole topology go here. */
   readonly dir: string;
   /** Names of shards beside `root`. Default one, `shard-1`. */
   readonly extraShards?: readonly string[];
   /** kcp's alpha feature gate LogicalClusterMigration, which rehome's best fence needs. Default true. */
   readonly migrationGate?: boolean;
-  /** Flushing of the shards' etcds; see {@link startEtcd}. */
-  readonly fsync?: boolean;
   /** Told the name of each server that is being started. */
   readonly onProgress?: (server: string) => void;
 }
@@ -65,7 +62,9 @@ export async function startKcp(options: KcpOptions): Promise<Kcp> {
   const kcp = await prepare(options);
   // kcp's informers try again after ever longer pauses. Shards that start together keep each other waiting,
   // so one after the other is no slower, and the root shard, which the others ask, goes first.
-  await startInOrder(kcp.servers.toReversed(), options.onProgress);
+  const etcds = kcp.shards.map(({ etcd }) => etcd.servers);
+  const others = kcp.servers.filter((server) => !etcds.flat().includes(server)).toReversed();
+  await startInOrder([...etcds, ...others.map((server) => [server])], options.onProgress);
   return kcp;
 }
 
@@ -84,7 +83,7 @@ async function prepare(options: KcpOptions): Promise<Kcp> {
   const cache = cacheServer(context);
   const proxy = frontProxyServer(context);
   const servers = [proxy, ...shards.map((shard) => shard.server).toReversed(), cache];
-  servers.push(...shards.map((shard) => shard.etcd.server));
+  servers.push(...shards.flatMap((shard) => shard.etcd.servers));
   return {
     workDir,
     frontProxy: { url: url(ports.frontProxy), kubeconfig: kubeconfigs.frontProxy, server: proxy },
@@ -97,27 +96,29 @@ async function prepare(options: KcpOptions): Promise<Kcp> {
 }
 
 async function prepareShard(context: KcpContext, name: string, options: KcpOptions): Promise<KcpShard> {
-  const dir = join(context.workDir, "etcd");
-  const etcd = await prepareEtcd({ dir, name: `etcd-${name}`, tls: true, fsync: options.fsync ?? false });
-  const withTls = etcd as KcpShard["etcd"];
+  const etcd = await prepareShardEtcd(join(context.workDir, "etcd"), `etcd-${name}`, options);
   return {
     name,
     url: url(context.ports.shards.get(name) as number),
     kubeconfig: context.kubeconfigs.shards.get(name) as string,
-    etcd: withTls,
+    etcd,
     etcdPrefix: "/registry",
-    server: shardServer(context, name, withTls),
+    server: shardServer(context, name, etcd),
   };
 }
 
-async function startInOrder(servers: readonly Server[], tell: KcpOptions["onProgress"]): Promise<void> {
+async function startInOrder(
+  groups: readonly (readonly Server[])[],
+  tell: KcpOptions["onProgress"],
+): Promise<void> {
   try {
-    for (const server of servers) {
-      tell?.(server.spec.name);
-      await server.start();
+    for (const group of groups) {
+      tell?.(group[0]!.spec.name);
+      // Members of an etcd are ready only together.
+      await Promise.all(group.map(async (server) => await server.start()));
     }
   } catch (error) {
-    await stopAll(servers.toReversed());
+    await stopAll(groups.flat().toReversed());
     throw error;
   }
 }

@@ -22,6 +22,6 @@ export function describeShardSite(shard: KcpShard) {
   return {
     kubeconfig: shard.kubeconfig,
     context: "base",
-    etcd: { endpoints: [shard.etcd.endpoint], prefix: shard.etcdPrefix, tls: { ca, cert, key } },
+    etcd: { endpoints: shard.etcd.endpoints, prefix: shard.etcdPrefix, tls: { ca, cert, key } },
   };
 }

@@ -1,13 +1,11 @@
-import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { request } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ApiServer } from "../../kubernetes/api-server.ts";
 import { loadConfig } from "../../sites/config.ts";
 import type { ClientTls } from "../../testbed/certificates.ts";
+import { callEtcd } from "../../testbed/etcd-gateway.ts";
 import { startKcp } from "../../testbed/kcp.ts";
 import { startLogicalClusterTestbed } from "../../testbed/logical-cluster.ts";
 import type { LogicalClusterTestbed } from "../../testbed/logical-cluster.ts";
@@ -34,16 +32,12 @@ afterAll(async () => {
 async function countKeys(endpoint: string, tls: ClientTls, prefix: string): Promise<number> {
   const end =
     prefix.slice(0, -1) + String.fromCodePoint((prefix.codePointAt(prefix.length - 1) as number) + 1);
-  const body = JSON.stringify({ key: btoa(prefix), range_end: btoa(end), count_only: true });
-  const files = { ca: readFileSync(tls.ca), cert: readFileSync(tls.cert), key: readFileSync(tls.key) };
-  const answer = await new Promise<unknown>((resolve, reject) => {
-    request(`${endpoint}/v3/kv/range`, { method: "POST", ...files }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .on("error", reject)
-      .end(body);
+  const answer = await callEtcd(endpoint, tls, "/v3/kv/range", {
+    key: btoa(prefix),
+    range_end: btoa(end),
+    count_only: true,
   });
-  return Number((answer as { count?: string }).count ?? 0);
+  return Number(answer["count"] ?? 0);
 }
 
 function frontProxy(): ApiServer {
@@ -76,7 +70,7 @@ describe("the test bed for logical clusters", () => {
       expect(workspace.path).toBe(`root:${name}`);
       for (const { name: owner, etcd, etcdPrefix } of testbed.kcp.shards) {
         const key = `${etcdPrefix}/core.kcp.io/logicalclusters/customresources/${workspace.cluster}/`;
-        expect(await countKeys(etcd.endpoint, etcd.tls, key)).toBe(owner === shard ? 1 : 0);
+        expect(await countKeys(etcd.endpoints[0]!, etcd.tls, key)).toBe(owner === shard ? 1 : 0);
       }
       await deleteWorkspace({ kubeconfig, name });
       await expect(

@@ -9,7 +9,7 @@ import type { Hints } from "../../cli/view/hints.ts";
 import { failureLines } from "../../cli/view/report.ts";
 import { startLogicalClusterTestbed } from "../logical-cluster.ts";
 import type { LogicalClusterTestbed } from "../logical-cluster.ts";
-import type { Fence } from "../workload/account.ts";
+import { fenceOf } from "../workload/fence.ts";
 import { Clients } from "../workload/clients.ts";
 import { FrontProxy } from "../workload/front-proxy.ts";
 import { conclude } from "../workload/result.ts";
@@ -122,10 +122,4 @@ async function judge(
   } finally {
     steps.close();
   }
-}
-
-function fenceOf({ switched, outage }: MoveReport): Fence | undefined {
-  if (switched === undefined || outage === undefined) return undefined;
-  const { fenceAt: askedAt, fencedAt: provenAt } = switched;
-  return { askedAt, provenAt, routedAt: provenAt + outage.totalMs };
 }

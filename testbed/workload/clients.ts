@@ -13,6 +13,8 @@ export interface ClientsOptions {
   readonly workspace: { readonly path: string; readonly cluster: string };
   /** All kinds together, retries not counted. */
   readonly requestsPerSecond?: number;
+  /** In which they work, and nobody else: made here, for each new set of clients another. Default `clients`. */
+  readonly namespace?: string;
 }
 
 const defaultRequestsPerSecond = 100;
@@ -22,8 +24,7 @@ const loads: readonly (readonly [Resource, number])[] = [
   [widgets, 0.27],
   [gadgets, 0.27],
 ];
-/** Namespace in which the clients work. Nothing else is in it. */
-const namespace = "clients";
+const defaultNamespace = "clients";
 
 /** What can be told at any time. */
 export interface Pulse {
@@ -49,7 +50,7 @@ export class Clients {
   #endedAt: number | undefined;
 
   private constructor(frontProxy: FrontProxy, options: ClientsOptions) {
-    const { workspace, requestsPerSecond = defaultRequestsPerSecond } = options;
+    const { workspace, requestsPerSecond = defaultRequestsPerSecond, namespace = defaultNamespace } = options;
     this.#frontProxy = frontProxy;
     const clusters = [workspace.path, workspace.cluster];
     const { account } = this;
@@ -65,7 +66,11 @@ export class Clients {
     await frontProxy.json({
       method: "POST",
       path: `/clusters/${options.workspace.cluster}/api/v1/namespaces`,
-      body: { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
+      body: {
+        apiVersion: "v1",
+        kind: "Namespace",
+        metadata: { name: options.namespace ?? defaultNamespace },
+      },
     });
     const clients = new Clients(frontProxy, options);
     await Promise.all(clients.traffics.map(async (traffic) => await traffic.start()));

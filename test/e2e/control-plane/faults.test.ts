@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { removeObject } from "../../../kubernetes/objects.ts";
 import { pollUntil } from "../../../kubernetes/wait.ts";
 import { etcdNames, seedNamespace } from "../../../testbed/control-plane/names.ts";
@@ -7,8 +7,11 @@ import { abort, approve, attemptsOf, failureOf, untilGate, untilState } from "..
 import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
+import { cutOff } from "./cut-off.ts";
 import { startTo } from "./moves.ts";
 import type { ControlPlaneMove } from "./moves.ts";
+import { rulesBroken, watchQuorum } from "./quorum.ts";
+import type { QuorumWatch } from "./quorum.ts";
 import { apiAddress, expectSettledIn, membersOf } from "./restored.ts";
 
 /** A dead worker is noticed by the silence of its activities. */
@@ -34,16 +37,14 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     await bed?.close();
   });
 
-  /** All packets to and from a seed are lost, those of the worker included, until disposed. */
-  async function cutOff(seed: SeedName): Promise<AsyncDisposable> {
-    const { network } = bed.testbed;
-    const wires = [network.wire("seed-a", "seed-b"), network.wire("shoot", seed)];
-    await Promise.all([...wires.map(async (wire) => await wire.cut()), network.cutOperator(seed)]);
-    const mend = async () => {
-      await Promise.all([...wires.map(async (wire) => await wire.mend()), network.mendOperator(seed)]);
-    };
-    return { [Symbol.asyncDispose]: mend };
-  }
+  let quorum: QuorumWatch;
+  beforeEach(() => {
+    quorum = watchQuorum(bed, here);
+  });
+  afterEach(async () => {
+    const broken = rulesBroken(await quorum.problems());
+    if (broken.length > 0) throw new Error(broken.join("; "));
+  });
 
   async function untilRunning(move: ControlPlaneMove, phase: string): Promise<void> {
     await untilState(move, ({ status, phase: at }) => status === "running" && at === phase);
@@ -90,7 +91,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     const move = await startTo(bed, to, { gates: ["Soak"] });
     await untilGate(move, "Soak");
     {
-      await using _ = await cutOff(to);
+      await using _ = await cutOff(bed, to);
       await expectWrites(here);
       await abort(move);
       // The members of the lost seed go while it is away, since that is what the source's safety hangs on.
@@ -115,7 +116,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     const move = await startTo(bed, to, { gates: ["RemoveSourcePeers"] });
     await untilGate(move, "RemoveSourcePeers");
     {
-      await using _ = await cutOff(here);
+      await using _ = await cutOff(bed, here);
       await expectWrites(to);
       await approve(move, "RemoveSourcePeers");
       await untilRunning(move, "CleanUpSource");

@@ -16,6 +16,13 @@ const SILENCE_MS = 12_000;
 const EVEN_MS = 5_000;
 const LOOK_EVERY_MS = 250;
 
+const SILENT = "no quorum";
+
+/** Without the times in which nobody answered, which a cut network explains. */
+export function rulesBroken(problems: readonly string[]): string[] {
+  return problems.filter((problem) => !problem.includes(SILENT));
+}
+
 export interface QuorumWatch extends AsyncDisposable {
   /** Ends the watch. @returns what was seen that must not be. */
   problems(): Promise<readonly string[]>;
@@ -54,7 +61,7 @@ async function watchOne(
     if (members === undefined) {
       seed = otherSeed(seed);
       if (now - answeredAt > SILENCE_MS) {
-        problems.push(`${etcd}: no quorum for ${Math.round(now - answeredAt)} ms`);
+        problems.push(`${etcd}: ${SILENT} for ${Math.round(now - answeredAt)} ms`);
         answeredAt = now;
       }
     } else {

@@ -1,0 +1,104 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { MoveReport } from "../../../activities/logical-cluster/types.ts";
+import { Clients } from "../../../testbed/workload/clients.ts";
+import { fenceOf } from "../../../testbed/workload/fence.ts";
+import { conclude } from "../../../testbed/workload/result.ts";
+import type { ClientsResult } from "../../../testbed/workload/result.ts";
+import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
+import { tracesOf } from "../../e2e/harness/aftermath.ts";
+import { other } from "../../e2e/harness/bed.ts";
+import type { Kind, Round } from "../kind.ts";
+import { ChaosBed } from "./bed.ts";
+import { faults } from "./faults.ts";
+
+/** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
+const IMPATIENT = Object.fromEntries(
+  ["lock", "prepareFence", "finalize"]
+    .map((name): [string, object] => [name, { attemptMs: 5_000 }])
+    .concat(
+      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
+        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
+      ),
+    ),
+);
+
+const REQUESTS_PER_SECOND = 40;
+/** Clients that nobody disturbs, before and after. */
+const AROUND_MS = 500;
+
+export const logicalCluster: Kind<ChaosBed> = {
+  name: "logical-cluster",
+  phases: [
+    "Preflight",
+    "AlignRevisions",
+    "CopySnapshot",
+    "Tail",
+    "Verify",
+    "Cutover",
+    "AwaitRouting",
+    "OriginCleanup",
+    "Finalize",
+  ],
+  faults,
+  open: async () => await ChaosBed.open(),
+  begin,
+};
+
+async function begin(bed: ChaosBed): Promise<Round> {
+  const { workspace } = bed.workload;
+  const clients = await Clients.start({
+    kubeconfig: bed.testbed.kcp.frontProxy.kubeconfig,
+    workspace,
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    namespace: `clients-${randomBytes(4).toString("hex")}`,
+  });
+  await delay(AROUND_MS);
+  return {
+    async start(gates) {
+      const input = {
+        logicalCluster: workspace.path,
+        to: other(bed.shard),
+        timeouts: IMPATIENT,
+        gates,
+      };
+      return await bed.client.workflow.start("logicalClusterMigration", {
+        taskQueue: TASK_QUEUE,
+        workflowId: `chaos-${randomUUID()}`,
+        args: [input],
+      });
+    },
+    async conclude(report, hidden) {
+      const move = report as MoveReport | undefined;
+      if (move !== undefined) bed.shard = other(bed.shard);
+      await delay(AROUND_MS);
+      const result = await conclude(clients, workspace, move && fenceOf(move));
+      return [
+        ...brokenPromises(result),
+        ...(hidden && result.failedRequests > 0 ? [`failed: ${result.failures.join("; ")}`] : []),
+        ...(move === undefined ? [] : defectsOf(move)),
+        ...(await tracesOf(bed, workspace.cluster, bed.shard)).map((trace) => `left behind: ${trace}`),
+      ];
+    },
+  };
+}
+
+function brokenPromises(result: ClientsResult): string[] {
+  const missed = result.watches.flatMap(({ watch, missedExamples }) =>
+    missedExamples.map((one) => `missed by ${watch}: ${one}`),
+  );
+  const { lostExamples, staleReads, resourceVersionRegressions: regressions } = result;
+  return [
+    ...lostExamples.map(({ key, expected, found }) => `lost: ${key}: ${expected}, found ${found}`),
+    ...(result.missedEvents === 0 ? [] : missed),
+    ...(staleReads === 0 ? [] : [`${staleReads} stale reads`]),
+    ...(regressions === 0 ? [] : [`${regressions} resourceVersions went back`]),
+  ];
+}
+
+function defectsOf({ verified, cleaned }: MoveReport): string[] {
+  return [
+    ...(verified ? [] : ["the move was not verified"]),
+    ...(cleaned?.conflicts ?? []).map((conflict) => `conflict: ${JSON.stringify(conflict)}`),
+  ];
+}

@@ -1,0 +1,21 @@
+import type { Outcome } from "./run.ts";
+
+const HEADINGS = ["phase", "fault", "result", "tries", "move s"] as const;
+
+/** The outcomes as a table in Markdown. */
+export function tableOf(outcomes: readonly Outcome[]): string {
+  const rows = outcomes.map(({ phase, fault, misses, moveMs, ...outcome }) => [
+    phase,
+    fault,
+    verdictOf(outcome),
+    String(misses + 1),
+    (moveMs / 1000).toFixed(1),
+  ]);
+  return [HEADINGS, HEADINGS.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+}
+
+function verdictOf({ broken, hit, refused }: Pick<Outcome, "broken" | "hit" | "refused">): string {
+  if (broken.length > 0) return `BROKEN: ${broken.join("; ")}`;
+  if (!hit) return "never hit";
+  return refused ? "refused, nothing changed" : "held";
+}

@@ -1,0 +1,77 @@
+import { pollUntil } from "../../kubernetes/wait.ts";
+import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
+import type { Server } from "../../testbed/process.ts";
+import { makeWorker } from "../e2e/harness/worker.ts";
+import type { StruckMove } from "./fault.ts";
+
+type Described = Awaited<ReturnType<StruckMove["describe"]>>;
+
+/**
+ * The worker that moves run on, and at times a second one beside it: a zombie, which has been given up but is not dead.
+ */
+export class WorkerPair {
+  readonly #config: string;
+  #current: Server;
+  #zombies: Server[] = [];
+
+  private constructor(config: string, current: Server) {
+    this.#config = config;
+    this.#current = current;
+  }
+
+  /** @param current a worker with this configuration that runs. */
+  static of(config: string, current: Server): WorkerPair {
+    return new WorkerPair(config, current);
+  }
+
+  static async start(config: string): Promise<WorkerPair> {
+    const first = await makeWorker(config);
+    await first.start();
+    return new WorkerPair(config, first);
+  }
+
+  get current(): Server {
+    return this.#current;
+  }
+
+  /** Stops the worker as it stands, with all its connections and thoughts, and starts another. */
+  async freeze(): Promise<{ thaw(): void }> {
+    const zombie = this.#current;
+    zombie.signal("SIGSTOP");
+    this.#zombies.push(zombie);
+    this.#current = await makeWorker(this.#config);
+    await this.#current.start();
+    return { thaw: () => zombie.signal("SIGCONT") };
+  }
+
+  /** Waits until the new worker has begun a step that the frozen one had, or the move has got on without it. */
+  async untilTakenOver(move: StruckMove): Promise<void> {
+    const mine = `${this.#current.pid}@`;
+    // Not by a query, which the server may still send to the worker that is frozen.
+    const before = phaseOf(await move.describe());
+    const look = async () => {
+      const described = await move.describe();
+      const pending = described.raw.pendingActivities ?? [];
+      if (pending.some(({ lastWorkerIdentity }) => lastWorkerIdentity?.startsWith(mine))) return true;
+      if (described.status.name !== "RUNNING" || phaseOf(described) !== before) return true;
+      return pending
+        .map(({ activityType, lastWorkerIdentity }) => `${activityType?.name} by ${lastWorkerIdentity}`)
+        .join(", ");
+    };
+    await pollUntil("the new worker has taken over", look, { everyMs: 100, deadlineMs: 120_000 });
+  }
+
+  /** Ends the zombies, which have been awake beside the new worker until now. */
+  async bury(): Promise<void> {
+    for (const zombie of this.#zombies.splice(0)) await zombie.kill();
+  }
+
+  async stop(): Promise<void> {
+    await this.bury();
+    await this.#current.stop();
+  }
+}
+
+function phaseOf({ typedSearchAttributes }: Described): string | undefined {
+  return typedSearchAttributes.get(SEARCH_ATTRIBUTES.phase);
+}
