@@ -91,7 +91,7 @@ export async function conclude(
   const requests = concludeRequests(clients);
   const { programs, window, vpn } = clients;
   const lease = clients.lease.result();
-  const sides = vpn?.results() ?? [];
+  const sides = (await vpn?.results()) ?? [];
   const stale = programs.flatMap(({ findings }) => findings.stale);
   const slowest = slowestSecond(clients.calls, window);
   const { regressions, ...watchResult } = watches;

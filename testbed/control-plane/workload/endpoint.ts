@@ -33,7 +33,7 @@ export async function endpointOf(kubeconfig: string, lookup: LookupFunction): Pr
 }
 
 /** The same API server's name at a fixed address, whatever DNS says. */
-export function atAddress(endpoint: Endpoint, address: string, port: number): Endpoint {
+export function atAddress(endpoint: Omit<Endpoint, "lookup">, address: string, port: number): Endpoint {
   const url = new URL(endpoint.origin);
   const lookup: LookupFunction = (_name, ...rest) => answerLookup([address], ...rest);
   return { ...endpoint, origin: `https://${url.hostname}:${port}`, lookup };
