@@ -48,7 +48,7 @@ export default defineConfig({
         test: {
           name: "e2e",
           globalSetup: ["test/setup/kcp.ts"],
-          include: ["test/e2e/logical-cluster/**/*.test.ts"],
+          include: ["test/e2e/{logical-cluster,clients,tenants}/**/*.test.ts"],
           sequence: { groupOrder: 2 },
           testTimeout: 300_000,
           hookTimeout: 1_800_000,

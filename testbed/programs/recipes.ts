@@ -207,6 +207,7 @@ const clientsSources = [
   "leases.go",
   "ledger.go",
   "provider.go",
+  "ready.go",
   "record.go",
   "resource.go",
   "sights.go",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -231,27 +230,4 @@ func (a *clients) startKubectl(ctx context.Context) error {
 	a.repeat(ctx, a.options.pause, a.kubectl.get)
 	a.repeat(ctx, a.options.pause, a.kubectl.apply)
 	return nil
-}
-
-const servedWithin = 60 * time.Second
-
-// untilServed waits until every client has had a success, so that the beginning is not counted into what follows.
-func (a *clients) untilServed(ctx context.Context) error {
-	names := []string{"writer", "churn", "apply", "elector", "kubectl", "controller", "provider", "informer by id", "informer by path"}
-	end := time.Now().Add(servedWithin)
-	for {
-		missing := a.recorder.unserved(names)
-		for _, w := range a.watched {
-			if !w.informer.HasSynced() {
-				missing = append(missing, w.name)
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("not served in %s: %s", servedWithin, strings.Join(missing, ", "))
-		}
-		pause(ctx, 50*time.Millisecond)
-	}
 }

@@ -196,15 +196,3 @@ func abs(n int64) int64 {
 func statusError(code int, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: message}}
 }
-
-func (r *recorder) unserved(clients []string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	missing := []string{}
-	for _, client := range clients {
-		if !r.served[client] {
-			missing = append(missing, client)
-		}
-	}
-	return missing
-}

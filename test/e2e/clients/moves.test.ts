@@ -1,0 +1,123 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Workspace } from "../../../testbed/workspaces.ts";
+import { Bed } from "../harness/bed.ts";
+import { startMove } from "../harness/moves.ts";
+import { earlierCutovers } from "./cutovers.ts";
+import { explain } from "./explain.ts";
+import type { Explained, Moved } from "./explain.ts";
+import { Clients } from "./program.ts";
+import type { ClientsReport } from "./program.ts";
+import { tables } from "./tables.ts";
+import { makeConsumer, makeProviderOfStatus } from "./workspaces.ts";
+
+const MOVES = Number(process.env["REHOME_TEST_MOVES"] ?? "3");
+const REPORT = fileURLToPath(new URL("../../../.rehome/clients.json", import.meta.url));
+/** Longest time of one move, on a machine that does other things too. */
+const MOVE_MS = 120_000;
+
+let bed: Bed;
+let folder: string;
+let workspace: Workspace;
+let clients: Clients;
+beforeAll(async () => {
+  bed = await Bed.open();
+  folder = await mkdtemp(join(tmpdir(), "rehome-clients-"));
+  const provider = await makeProviderOfStatus(bed, "root");
+  workspace = await makeConsumer(bed, "root", provider);
+  clients = await Clients.start({
+    kubeconfig: bed.kubeconfig,
+    cluster: workspace.cluster,
+    path: workspace.path,
+    provider: provider.cluster,
+    scratch: folder,
+    logFile: join(dirname(bed.testbed.rehomeConfig), "clients.log"),
+  });
+});
+afterAll(async () => {
+  clients?.kill();
+  await bed?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Moves the workspace there and back again, and tells the clients when which fence stood. */
+async function moveBackAndForth(): Promise<Moved[]> {
+  const moves: Moved[] = [];
+  for (let number = 1; number <= MOVES; number++) {
+    await clients.begin(`move ${number}`);
+    const from = Date.now();
+    const move = await startMove(bed, {
+      logicalCluster: workspace.path,
+      to: number % 2 === 1 ? "shard-1" : "root",
+    });
+    const report = await move.result();
+    await clients.mark(`fence ${number}`, report.switched!.fencedAt);
+    const cameBack = await earlierCutovers(move);
+    moves.push({ report, cameBack, whole: { from, until: Date.now() } });
+  }
+  return moves;
+}
+
+describe(`real clients of a workspace that is moved back and forth ${MOVES} times`, () => {
+  let moves: Moved[];
+  let report: ClientsReport;
+  let failures: Explained[];
+
+  test(
+    "are served all the time, or told to come back",
+    async () => {
+      moves = await moveBackAndForth();
+      report = await clients.end();
+      failures = explain(report, moves);
+      await mkdir(dirname(REPORT), { recursive: true });
+      await writeFile(REPORT, JSON.stringify({ moves, failures, ...report }, undefined, 1));
+      process.stdout.write(tables(moves, report, failures));
+      expect(moves.every((move) => move.report.verified)).toBe(true);
+      // Every kind of client was at work in every move.
+      const kinds = Object.keys(report.chapters.at(-1)!.clients).toSorted();
+      for (const { clients: counts } of report.chapters.slice(1)) {
+        expect(Object.keys(counts)).toEqual(
+          expect.arrayContaining(kinds.filter((kind) => kind !== "reader")),
+        );
+      }
+    },
+    MOVES * MOVE_MS + 120_000,
+  );
+
+  test("lose no acknowledged write", () => {
+    expect(report.lost).toEqual([]);
+    expect(Object.values(report.acknowledged).every((writes) => writes > 0)).toBe(true);
+  });
+
+  test("miss no event, and see no resourceVersion go back", () => {
+    expect(report.informers).toHaveLength(6);
+    for (const verdict of report.informers) {
+      expect(verdict).toMatchObject({ missed: [], wentBack: [], falseEnds: [], storeDiffers: [] });
+      expect(verdict.seenExactly + verdict.seenLater + verdict.betweenLists).toBe(verdict.acknowledged);
+    }
+  });
+
+  test("end with every object where its controllers bring it", () => {
+    expect(report.behind).toEqual([]);
+  });
+
+  test("of the API's provider follow the consumer from shard to shard", () => {
+    const { endpoints, informers, missed } = report.provider;
+    expect(missed).toEqual([]);
+    expect(informers.flatMap(({ wentBack }) => wentBack)).toEqual([]);
+    expect(endpoints.length).toBeGreaterThan(MOVES);
+  });
+
+  test("keep their leases", () => {
+    expect(report.leases.flatMap(({ overlaps }) => overlaps)).toEqual([]);
+    // Those that are renewed faster than is usual may be lost by a slow machine as well.
+    expect(report.leases.find(({ name }) => name === "usual")).toMatchObject({ terms: 1, lost: [] });
+  });
+
+  test("are refused nothing but what was under way at the cut or came inside the fence", () => {
+    expect(failures.filter(({ explanation }) => explanation === undefined)).toEqual([]);
+  });
+});
