@@ -29,5 +29,5 @@ EXPOSE 8081 9464
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:8081/readyz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 # Exec form, so that SIGTERM reaches the worker and running steps can end.
-ENTRYPOINT ["node", "workers/worker.ts", "--health-port", "8081", "--metrics-port", "9464"]
+ENTRYPOINT ["node", "--max-semi-space-size=16", "workers/worker.ts", "--health-port", "8081", "--metrics-port", "9464"]
 CMD ["--config", "/etc/rehome/rehome.yaml"]

@@ -14,6 +14,7 @@ import type { ControlPlaneTestbed } from "../testbed/control-plane/testbed.ts";
 import { ControlPlaneClients } from "../testbed/control-plane/workload/clients.ts";
 import type { ControlPlaneClientsResult } from "../testbed/control-plane/workload/conclusion.ts";
 import { startWorker } from "../testbed/demo/worker.ts";
+import type { Bench } from "./bench.ts";
 import type { Sample } from "./results.ts";
 
 const pace = { soakMs: 10_000, drainMs: 10_000 };
@@ -25,17 +26,24 @@ interface Scene {
   readonly clients: ControlPlaneClients;
 }
 
+const requestsPerSecond = 100;
+
 /**
- * What clients of a control plane notice when it moves, 100 requests a second: with rehome, and when the source's API
- * servers are deleted as soon as the DNS record has changed, as in the experiments that Gardener has published.
+ * What clients of a control plane notice when it moves: with rehome, and when the source's API servers are deleted as
+ * soon as the DNS record has changed, as in the experiments that Gardener has published.
  */
-export async function benchControlPlane(dir: string): Promise<Sample[]> {
-  const [ours, theirs] = [
-    await measure(`${dir}/rehome`, move),
-    await measure(`${dir}/at-once`, deleteAtOnce),
-  ];
-  return [...samplesOf("rehome", ours), ...samplesOf("source deleted at once", theirs)];
-}
+export const controlPlaneMove: Bench = {
+  about: "requests that fail while a hosted control plane moves",
+  runs: 3,
+  sizes: [requestsPerSecond],
+  round: async ({ dir }) => {
+    const [ours, theirs] = [
+      await measure(`${dir}/rehome`, move),
+      await measure(`${dir}/at-once`, deleteAtOnce),
+    ];
+    return [...samplesOf("rehome", ours), ...samplesOf("source deleted at once", theirs)];
+  },
+};
 
 interface Outcome {
   readonly clients: ControlPlaneClientsResult;
@@ -115,12 +123,13 @@ function samplesOf(system: string, { clients, totalMs }: Outcome): Sample[] {
   const { http2, http1 } = clients.protocols;
   const sample = (metric: string, unit: string, value: number): Sample => ({
     system,
-    size: clients.requests,
+    size: requestsPerSecond,
     metric,
     unit,
     value,
   });
   return [
+    sample("requests", "requests", clients.requests),
     sample("failed requests, HTTP/2", "requests", http2.failedRequests),
     sample("failed requests, HTTP/1.1", "requests", http1.failedRequests),
     sample("longest gap", "ms", clients.longestGapMs),

@@ -27,13 +27,22 @@ export interface Results {
   readonly rows: readonly Row[];
 }
 
-/** Samples of the same system and metric become one row, in the order in which they first came. */
+/**
+ * Samples of the same system, size and metric become one row. Metrics stay in the order in which they first came; within
+ * one the sizes rise and systems are in the order of their names, whichever came first in the first round.
+ */
 export function resultsOf(name: string, samples: readonly Sample[]): Results {
-  const groups = Map.groupBy(samples, ({ system, metric }) => `${metric}\n${system}`);
-  const rows = [...groups.values()]
-    .map(rowOf)
-    .toSorted((a, b) => (a.metric < b.metric ? -1 : a.metric > b.metric ? 1 : 0));
+  const byMetric = Map.groupBy(samples, ({ metric }) => metric);
+  const rows = [...byMetric.values()].flatMap((group) => {
+    const bySystem = Map.groupBy(group, ({ system, size }) => `${size}\n${system}`);
+    return [...bySystem.values()].map(rowOf).toSorted(bySizeAndSystem);
+  });
   return { name, machine: describeMachine(), rows };
+}
+
+function bySizeAndSystem(a: Row, b: Row): number {
+  if (a.size !== b.size) return a.size - b.size;
+  return a.system < b.system ? -1 : a.system > b.system ? 1 : 0;
 }
 
 function rowOf(samples: readonly Sample[]): Row {
@@ -64,14 +73,15 @@ export async function save(results: Results, folder: string, plot: string): Prom
 }
 
 export function lines({ machine, rows }: Results): string[] {
-  const cells = rows.map(({ metric, system, median, min, max, unit, runs }) => [
+  const cells = rows.map(({ metric, system, size, median, min, max, unit, runs }) => [
     metric,
     system,
+    String(size),
     `${round(median)} ${unit}`,
     runs === 1 ? "" : `${round(min)} to ${round(max)}`,
     String(runs),
   ]);
-  return [machine, "", ...tableLines(["metric", "system", "median", "range", "runs"], cells)];
+  return [machine, "", ...tableLines(["metric", "system", "size", "median", "range", "runs"], cells)];
 }
 
 function round(value: number): string {

@@ -2,9 +2,10 @@ import { isEqual, walk } from "./compare.ts";
 import type { Side } from "./compare.ts";
 import { logicalClusterKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
-import { MAX_OPERATIONS } from "./store.ts";
+import { IN_FLIGHT } from "./pace.ts";
+import { MAX_OPERATIONS, when } from "./store.ts";
 import type { Entry } from "./store.ts";
-import { IN_FLIGHT, forEachConcurrently } from "./writer.ts";
+import { forEachConcurrently } from "./writer.ts";
 import type { Write, Writer } from "./writer.ts";
 
 export interface CopyProgress {
@@ -23,6 +24,17 @@ export interface Kinship {
   readonly owners: readonly string[];
 }
 
+/** A write, and the revision of the destination's key when it was compared: 0 where there was none. */
+interface PlannedWrite extends Write {
+  readonly seen: bigint;
+}
+
+interface Owned extends Kinship {
+  readonly key: Key;
+  readonly created: bigint;
+  readonly seen: bigint;
+}
+
 export interface CopyOptions {
   readonly cluster: string;
   /** Each stage is complete at the destination before the next one begins. */
@@ -33,8 +45,11 @@ export interface CopyOptions {
    */
   readonly kinship?: (entry: Entry) => Kinship | undefined;
   readonly signal: AbortSignal;
+  /** Told now and then, and at the end. */
   readonly onProgress?: (progress: Readonly<CopyProgress>) => void;
 }
+
+const PROGRESS_EVERY_MS = 100;
 
 /**
  * Whether a key of the cluster is carried over. All are but the LogicalCluster object, whose appearance at the
@@ -63,7 +78,8 @@ class Copy {
   readonly #writer: Writer;
   readonly #options: CopyOptions;
   readonly #progress: CopyProgress = { keys: 0, bytes: 0, written: 0, deleted: 0 };
-  readonly #owned: (Kinship & { key: Key; created: bigint })[] = [];
+  readonly #owned: Owned[] = [];
+  #toldAt = 0;
 
   constructor(origin: Required<Side>, writer: Writer, options: CopyOptions) {
     this.#origin = origin;
@@ -74,54 +90,85 @@ class Copy {
   async run(): Promise<CopyProgress> {
     for (const stage of this.#options.stages) await this.#applyAll(this.#differences(stage));
     for (const generation of this.#generations()) await this.#applyAll(this.#readAgain(generation));
+    this.#options.onProgress?.(this.#progress);
     return this.#progress;
   }
 
-  async *#differences(ranges: readonly ClusterRange[]): AsyncGenerator<Write, void, undefined> {
+  async *#differences(ranges: readonly ClusterRange[]): AsyncGenerator<PlannedWrite, void, undefined> {
     const { store } = this.#writer.token;
     for (const range of ranges) {
       for await (const difference of walk(this.#origin, { store }, range)) {
         const { key, origin: entry } = difference;
         if (!isCarried(store.prefix, this.#options.cluster, key)) continue;
+        if (isEqual(difference)) {
+          this.#count(entry);
+          continue;
+        }
+        const seen = difference.destination?.modRevision ?? 0n;
         const kinship = entry && this.#options.kinship?.(entry);
-        if (isEqual(difference)) this.#count(entry);
-        else if (entry && kinship) this.#owned.push({ key, created: entry.createRevision, ...kinship });
-        else yield { key, entry };
+        if (entry && kinship) this.#owned.push({ key, seen, created: entry.createRevision, ...kinship });
+        else yield { key, entry, seen };
       }
     }
   }
 
-  /** The keys of owned objects, owners a generation before what they own. */
-  #generations(): Key[][] {
+  /** Owned objects, owners a generation before what they own. */
+  #generations(): Owned[][] {
     const generationOf = new Map<string, number>();
-    const generations: Key[][] = [];
+    const generations: Owned[][] = [];
     // An owner is as a rule older than what it owns, so one pass in order of age knows each owner's generation.
-    for (const { key, uid, owners } of this.#owned.toSorted((a, b) => (a.created < b.created ? -1 : 1))) {
-      const generation = Math.max(...owners.map((owner) => generationOf.get(owner) ?? -1)) + 1;
-      generationOf.set(uid, generation);
-      (generations[generation] ??= []).push(key);
+    for (const one of this.#owned.toSorted((a, b) => (a.created < b.created ? -1 : 1))) {
+      const generation = Math.max(...one.owners.map((owner) => generationOf.get(owner) ?? -1)) + 1;
+      generationOf.set(one.uid, generation);
+      (generations[generation] ??= []).push(one);
     }
     return generations;
   }
 
-  async *#readAgain(keys: Key[]): AsyncGenerator<Write, void, undefined> {
+  async *#readAgain(owned: Owned[]): AsyncGenerator<PlannedWrite, void, undefined> {
     const { store, revision } = this.#origin;
-    for (let at = 0; at < keys.length; at += MAX_OPERATIONS) {
-      const chunk = keys.slice(at, at + MAX_OPERATIONS);
-      const entries = await store.getMany(chunk, revision);
-      for (const key of chunk) yield { key, entry: entries.get(key) };
+    for (let at = 0; at < owned.length; at += MAX_OPERATIONS) {
+      const chunk = owned.slice(at, at + MAX_OPERATIONS);
+      const entries = await store.getMany(
+        chunk.map(({ key }) => key),
+        revision,
+      );
+      for (const { key, seen } of chunk) yield { key, entry: entries.get(key), seen };
     }
   }
 
-  async #applyAll(writes: AsyncIterable<Write>): Promise<void> {
+  async #applyAll(writes: AsyncGenerator<PlannedWrite, void, undefined>): Promise<void> {
+    const { pace } = this.#writer.token;
     await forEachConcurrently(writes, IN_FLIGHT, async (write) => {
-      this.#options.signal.throwIfAborted();
-      await this.#writer.apply(write);
+      await pace.run(async () => await this.#apply(write));
       if (write.entry) this.#progress.written += 1;
       else this.#progress.deleted += 1;
       this.#count(write.entry);
-      this.#options.onProgress?.(this.#progress);
+      this.#tell();
     });
+  }
+
+  /**
+   * Writes the key as it was compared and not otherwise: a transaction that the client has repeated at another member
+   * may come in twice, the second time when a later change has long been carried over.
+   */
+  async #apply({ key, entry, seen }: PlannedWrite): Promise<void> {
+    const { store } = this.#writer.token;
+    for (let revision = seen; ;) {
+      this.#options.signal.throwIfAborted();
+      const { succeeded } = await this.#writer.apply({ key, entry }, [when.modifiedAt(key, revision)]);
+      if (succeeded) return;
+      const { entry: now } = await store.get(key);
+      if (now && entry ? now.value.equals(entry.value) : now === entry) return;
+      revision = now?.modRevision ?? 0n;
+    }
+  }
+
+  #tell(): void {
+    const now = performance.now();
+    if (now - this.#toldAt < PROGRESS_EVERY_MS) return;
+    this.#toldAt = now;
+    this.#options.onProgress?.(this.#progress);
   }
 
   #count(entry: Entry | undefined): void {

@@ -2,11 +2,12 @@ import { CompactedError } from "./errors.ts";
 import { ownKeys, parseKey, watchedRange } from "./keys.ts";
 import type { Key } from "./keys.ts";
 import { isCarried } from "./copy.ts";
+import { IN_FLIGHT } from "./pace.ts";
 import { put } from "./store.ts";
 import type { Entry, Store } from "./store.ts";
 import type { Token } from "./token.ts";
 import { watch } from "./watch.ts";
-import { IN_FLIGHT, forEachConcurrently } from "./writer.ts";
+import { forEachConcurrently } from "./writer.ts";
 import type { Writer } from "./writer.ts";
 
 /**
@@ -25,13 +26,17 @@ export async function raiseRevision(
   const { filler } = ownKeys(token.store.prefix, token.cluster);
   let revision = await token.store.head();
   let puts = 0;
+  const isDone = () => revision >= target || options.signal.aborted;
+  const raise = async () => {
+    // Others may have reached it while this one waited for its turn.
+    if (isDone()) return;
+    puts += 1;
+    const result = await token.transact([], [put(filler, "")]);
+    if (result.revision > revision) revision = result.revision;
+    options.onProgress?.(revision);
+  };
   const worker = async () => {
-    while (revision < target && !options.signal.aborted) {
-      puts += 1;
-      const result = await token.transact([], [put(filler, "")]);
-      if (result.revision > revision) revision = result.revision;
-      options.onProgress?.(revision);
-    }
+    while (!isDone()) await token.pace.run(raise);
   };
   const missing = target > revision ? Number(target - revision) : 0;
   const results = await Promise.allSettled(Array.from({ length: Math.min(IN_FLIGHT, missing) }, worker));
@@ -61,8 +66,10 @@ export async function writeTombstones(
   const deleted = await deletedKeys(origin, options);
   await forEachConcurrently(deleted, IN_FLIGHT, async ([key, last]) => {
     options.signal.throwIfAborted();
-    await writer.apply({ key, entry: { ...last, lease: "0" } });
-    await writer.apply({ key, entry: undefined });
+    await writer.token.pace.run(async () => {
+      await writer.apply({ key, entry: { ...last, lease: "0" } });
+      await writer.apply({ key, entry: undefined });
+    });
   });
   return deleted.size;
 }

@@ -9,16 +9,26 @@ import type { Store } from "./store.ts";
  */
 export async function families(store: Store): Promise<string[]> {
   const root = `${store.prefix}/`;
-  const found: string[] = [];
-  for await (const [group, resource, third] of firstKeys(store, root, 2)) {
-    const family = `${group}/${resource}`;
+  const found: { readonly family: string; readonly isMarked: boolean }[] = [];
+  for await (const [group, resource, third = ""] of firstKeys(store, root, 2)) {
     // Resources that come from CRDs have a marker segment before the cluster; built-in ones have none. One resource
     // is one or the other: an API server that serves a built-in never hands its path to a CRD.
-    if (third !== CUSTOM_RESOURCES && !isIdentity(third ?? "")) found.push(family);
-    else
-      for await (const [marker] of firstKeys(store, `${root}${family}/`, 1))
-        found.push(`${family}/${marker}`);
+    found.push({
+      family: `${group}/${resource}`,
+      isMarked: third === CUSTOM_RESOURCES || isIdentity(third),
+    });
   }
+  const layouts = found.map(async ({ family, isMarked }) =>
+    isMarked ? await layoutsOf(store, family) : [family],
+  );
+  return (await Promise.all(layouts)).flat();
+}
+
+/** A family that comes from CRDs, once for `customresources` and once for each identity. */
+async function layoutsOf(store: Store, family: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const [marker] of firstKeys(store, `${store.prefix}/${family}/`, 1))
+    found.push(`${family}/${marker}`);
   return found;
 }
 

@@ -1,10 +1,13 @@
 import { readFileSync } from "node:fs";
 import { handleWhen, noop, retry } from "cockatiel";
 import { Etcd3, isRecoverableError } from "etcd3";
-import type { ICompare, IKeyValue, IRangeRequest, IRequestOp, IResponseOp } from "etcd3";
+import type { IKeyValue } from "etcd3";
 import { CompactedError } from "./errors.ts";
+import { GrpcClient } from "./grpc.ts";
 import { keyFromBuffer, keyToBuffer, successor } from "./keys.ts";
 import type { Key, KeyRange } from "./keys.ts";
+import { decodeRange, decodeTxn, encodeRange, encodeTxn } from "./messages.ts";
+import type { Condition, Entry, Operation, RangeAnswer, RangeRequest, TxnAnswer } from "./messages.ts";
 
 /** Where a store is and how to reach it. File names, not contents: files are re-read for each new client. */
 export interface StoreOptions {
@@ -18,14 +21,7 @@ export interface StoreOptions {
     | undefined;
 }
 
-export interface Entry {
-  readonly key: Key;
-  readonly value: Buffer;
-  readonly createRevision: bigint;
-  readonly modRevision: bigint;
-  /** Id of the etcd lease, "0" for none. */
-  readonly lease: string;
-}
+export type { Condition, Entry, Operation } from "./messages.ts";
 
 export interface ReadOptions {
   /** Read the store as it was at this revision; the newest when left out. */
@@ -35,18 +31,11 @@ export interface ReadOptions {
   readonly descending?: boolean;
 }
 
-export interface Page {
-  readonly entries: Entry[];
-  /** Keys of the range were left out by the limit. */
-  readonly more: boolean;
-  /** Keys in the whole range. */
-  readonly count: number;
-  /** The store's newest revision when it was read. */
-  readonly revision: bigint;
-}
-
-export type Condition = ICompare;
-export type Operation = IRequestOp;
+/**
+ * Keys of a range: `more` were left out by the limit, `count` are in the whole range, `revision` is the store's newest
+ * when it was read.
+ */
+export type Page = RangeAnswer;
 
 /** etcd refuses transactions of more than 128 operations or conditions (`--max-txn-ops`). */
 export const MAX_OPERATIONS = 100;
@@ -58,22 +47,28 @@ const MAX_PAGE_KEYS = 2_000;
 /** Every unary call ends: an unreachable store must be an error, never a wait without end. */
 const CALL_DEADLINE_MS = 15_000;
 
+const RANGE = "/etcdserverpb.KV/Range";
+const TXN = "/etcdserverpb.KV/Txn";
+
 /**
- * One shard's etcd. A thin layer over the client's raw calls: keys as {@link Key}, revisions as bigint, and no
- * circuit breaker (etcd3's default one fails every call for five seconds after three errors, which inside a fence
- * would be an outage of its own). A call that failed because a member is unavailable is tried at the next member.
+ * One shard's etcd. A thin layer over raw calls: keys as {@link Key}, revisions as bigint. What a move does for every
+ * key goes through `grpc.ts`, the rest through etcd3, there with no circuit breaker (its default one fails every call
+ * for five seconds after three errors, which inside a fence would be an outage of its own). A call that failed because
+ * a member is unavailable is tried at the next member.
  */
 export class Store {
   readonly name: string;
   readonly prefix: string;
   readonly #client: Etcd3;
+  readonly #kv: GrpcClient;
 
   constructor(options: StoreOptions) {
     this.name = options.name;
     this.prefix = options.prefix;
-    const tls = options.tls;
+    const { endpoints, tls } = options;
+    this.#kv = new GrpcClient({ endpoints, tls, deadlineMs: CALL_DEADLINE_MS });
     this.#client = new Etcd3({
-      hosts: [...options.endpoints],
+      hosts: [...endpoints],
       ...(tls && {
         credentials: {
           rootCertificate: readFileSync(tls.ca),
@@ -85,22 +80,19 @@ export class Store {
       defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + CALL_DEADLINE_MS }),
       faultHandling: {
         host: () => noop,
-        global: retry(handleWhen(isRecoverableError), { maxAttempts: options.endpoints.length }),
+        global: retry(handleWhen(isRecoverableError), { maxAttempts: endpoints.length }),
       },
     });
   }
 
   close(): void {
     this.#client.close();
+    this.#kv.close();
   }
 
   /** The newest revision, read linearizably. */
   async head(): Promise<bigint> {
-    const response = await this.#client.kv.range({
-      key: keyToBuffer(`${this.prefix}.rehome/`),
-      count_only: true,
-    });
-    return BigInt(response.header.revision);
+    return (await this.#range({ key: keyToBuffer(`${this.prefix}.rehome/`), count_only: true }, {})).revision;
   }
 
   /** One key, and the revision at which it was read. */
@@ -113,8 +105,8 @@ export class Store {
   async getMany(keys: readonly Key[], revision?: bigint): Promise<Map<Key, Entry>> {
     const pin = revision === undefined ? {} : { revision: String(revision) };
     const reads = keys.map((key) => ({ request_range: { key: keyToBuffer(key), ...pin } }));
-    const { responses } = await this.transact([], reads);
-    const entries = responses.flatMap(({ response_range }) => response_range.kvs.map(toEntry));
+    const answer = await this.transact([], reads);
+    const entries = answer.reads.flatMap((read) => read?.entries ?? []);
     return new Map(entries.map((entry) => [entry.key, entry]));
   }
 
@@ -158,17 +150,12 @@ export class Store {
    * @throws the client's gRPC error. After an error the outcome is unknown: callers make the conditions tell.
    */
   async transact(
-    conditions: Condition[],
-    success: Operation[],
-    failure: Operation[] = [],
-  ): Promise<{ succeeded: boolean; revision: bigint; responses: IResponseOp[] }> {
+    conditions: readonly Condition[],
+    success: readonly Operation[],
+    failure: readonly Operation[] = [],
+  ): Promise<TxnAnswer> {
     try {
-      const response = await this.#client.kv.txn({ compare: conditions, success, failure });
-      return {
-        succeeded: response.succeeded,
-        revision: BigInt(response.header.revision),
-        responses: response.responses,
-      };
+      return decodeTxn(await this.#kv.call(TXN, encodeTxn(conditions, success, failure)));
     } catch (error) {
       throw asCompacted(this.name, error);
     }
@@ -204,21 +191,16 @@ export class Store {
     return alarms.map(({ alarm }) => alarm.toUpperCase());
   }
 
-  async #range(request: IRangeRequest, options: ReadOptions): Promise<Page> {
+  async #range(request: RangeRequest, options: ReadOptions): Promise<Page> {
     try {
-      const response = await this.#client.kv.range({
+      const message = encodeRange({
         ...request,
         ...(options.revision !== undefined && { revision: String(options.revision) }),
         ...(options.limit !== undefined && { limit: options.limit }),
         ...(options.keysOnly && { keys_only: true }),
-        ...(options.descending && { sort_order: "Descend" as const, sort_target: "Key" as const }),
+        ...(options.descending && { sort_order: "Descend" as const }),
       });
-      return {
-        entries: response.kvs.map(toEntry),
-        more: response.more,
-        count: Number(response.count),
-        revision: BigInt(response.header.revision),
-      };
+      return decodeRange(await this.#kv.call(RANGE, message));
     } catch (error) {
       throw asCompacted(this.name, error);
     }
@@ -259,14 +241,12 @@ export function removeRange(range: KeyRange): Operation {
 export const when = {
   valueIs: (key: Key, value: Buffer | string): Condition => ({
     target: "Value",
-    result: "Equal",
     key: keyToBuffer(key),
     value: Buffer.isBuffer(value) ? value : Buffer.from(value),
   }),
   /** `revision` 0 means: the key does not exist. */
   modifiedAt: (key: Key, revision: bigint): Condition => ({
     target: "Mod",
-    result: "Equal",
     key: keyToBuffer(key),
     mod_revision: String(revision),
   }),

@@ -1,5 +1,6 @@
 import { LockedError, SupersededError } from "./errors.ts";
 import { ownKeys } from "./keys.ts";
+import { Pace } from "./pace.ts";
 import { put, removeRange, when } from "./store.ts";
 import type { Condition, Operation, Store } from "./store.ts";
 
@@ -14,6 +15,8 @@ import type { Condition, Operation, Store } from "./store.ts";
 export class Token {
   readonly store: Store;
   readonly cluster: string;
+  /** For those who write many keys under the token. */
+  readonly pace = new Pace();
   readonly #value: string;
 
   private constructor(store: Store, cluster: string, value: string) {

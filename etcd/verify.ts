@@ -171,6 +171,6 @@ export async function countKeys(
   const reads = ranges.map(({ start, end }) => ({
     request_range: { key: keyToBuffer(start), range_end: keyToBuffer(end), count_only: true, ...pin },
   }));
-  const { responses } = await store.transact([], reads);
-  return responses.map(({ response_range }) => Number(response_range.count));
+  const answer = await store.transact([], reads);
+  return answer.reads.map((read) => read?.count ?? 0);
 }

@@ -10,9 +10,6 @@ export interface Write {
   readonly entry: Entry | undefined;
 }
 
-/** Transactions in flight: enough to keep the destination busy, few enough that its own clients get through. */
-export const IN_FLIGHT = 64;
-
 /**
  * Applies writes at the destination under the move's token, with leases carried over.
  *
@@ -49,22 +46,27 @@ export class Writer {
 /**
  * Runs `task` for each item with at most `limit` running. The first failure stops the reading of items and is thrown
  * once all started tasks have ended, so that nothing writes behind the caller's back.
+ * @param items a generator, where it is asynchronous: the next item is asked for while others are still awaited
  */
 export async function forEachConcurrently<T>(
-  items: AsyncIterable<T> | Iterable<T>,
+  items: AsyncGenerator<T, void, undefined> | Iterable<T>,
   limit: number,
   task: (item: T) => Promise<void>,
 ): Promise<void> {
-  const running = new Set<Promise<void>>();
-  let failure: { error: unknown } | undefined;
-  for await (const item of items) {
-    if (failure) break;
-    const run = task(item)
-      .catch((error: unknown) => void (failure ??= { error }))
-      .finally(() => running.delete(run));
-    running.add(run);
-    if (running.size >= limit) await Promise.race(running);
-  }
-  await Promise.all(running);
-  if (failure) throw failure.error;
+  const iterator = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();
+  const failures: unknown[] = [];
+  const takeTurns = async () => {
+    while (failures.length === 0) {
+      const next = await iterator.next();
+      if (next.done === true) return;
+      await task(next.value);
+    }
+  };
+  const turns = Array.from({ length: limit }, async () => {
+    await takeTurns().catch((error: unknown) => failures.push(error));
+  });
+  await Promise.all(turns);
+  if (failures.length === 0) return;
+  await iterator.return?.();
+  throw failures[0];
 }

@@ -11,6 +11,7 @@ import { verify } from "../../etcd/verify.ts";
 import { watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
 import { Token } from "../../etcd/token.ts";
+import { Writer } from "../../etcd/writer.ts";
 import { PREFIX, dump, fill, never, startMove, twoStores } from "./fixture.ts";
 import type { TwoStores } from "./fixture.ts";
 
@@ -42,6 +43,29 @@ function tenants(objects: number) {
 
 const text = (keys: string[]) => keys.map((key) => [key, `value of ${key}`] as const);
 const nothingAllowed = () => undefined;
+
+/** Keeps every transaction, to be made again. */
+class RecordingWriter extends Writer {
+  readonly calls: (() => Promise<{ succeeded: boolean }>)[] = [];
+  readonly #before: ((key: string) => Promise<void>) | undefined;
+  readonly #met = new Set<string>();
+
+  /** @param before told of each key when it is written for the first time */
+  constructor(origin: Token, destination: Token, before?: (key: string) => Promise<void>) {
+    super(origin, destination);
+    this.#before = before;
+  }
+
+  override async apply(...call: Parameters<Writer["apply"]>) {
+    this.calls.push(async () => await super.apply(...call));
+    const key = call[0]?.key;
+    if (key !== undefined && !this.#met.has(key)) {
+      this.#met.add(key);
+      await this.#before?.(key);
+    }
+    return await super.apply(...call);
+  }
+}
 
 let stores: TwoStores;
 beforeAll(async () => {
@@ -115,6 +139,31 @@ describe("copying a cluster", () => {
     });
     expect(proof.unequal).toBe(3);
     expect((await copyAll(move)).copied).toMatchObject({ written: 2, deleted: 1 });
+    expect(await dump(stores.destination)).toEqual(new Map(text(ours)));
+  });
+
+  it("makes no transaction that could come in a second time, after a later change", async () => {
+    const { ours } = tenants(20);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await stores.destination.transact([], [put(ours[3]!, "different")]);
+    const writer = new RecordingWriter(move.origin, move.destination);
+    await copyAll({ ...move, writer });
+    expect(writer.calls).toHaveLength(ours.length);
+    for (const key of ours) await stores.destination.transact([], [put(key, "later")]);
+    for (const again of writer.calls) expect(await again()).toMatchObject({ succeeded: false });
+    expect([...(await dump(stores.destination)).values()]).toEqual(ours.map(() => "later"));
+  });
+
+  it("prevails over who changes a key between its comparison and its writing", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    const writer = new RecordingWriter(move.origin, move.destination, async (key) => {
+      await stores.destination.transact([], [put(key, "in between")]);
+    });
+    expect((await copyAll({ ...move, writer })).copied.keys).toBe(ours.length);
+    expect(writer.calls).toHaveLength(2 * ours.length);
     expect(await dump(stores.destination)).toEqual(new Map(text(ours)));
   });
 

@@ -1,0 +1,108 @@
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Clients } from "../testbed/workload/clients.ts";
+import { verbs } from "../testbed/workload/account.ts";
+import type { GapOf, Verb, Window } from "../testbed/workload/account.ts";
+import { now } from "../testbed/workload/caller.ts";
+import { fenceOf } from "../testbed/workload/fence.ts";
+import { configMaps, widgets } from "../testbed/workload/resources.ts";
+import { inTurns, tell } from "./bench.ts";
+import type { Bench, Round } from "./bench.ts";
+import type { Sample } from "./results.ts";
+import { bindMigrationApi, makeWorkspace, moveWithKcp, moveWithRehome, withScene } from "./scene.ts";
+import type { Scene } from "./scene.ts";
+import type { Workspace } from "../testbed/workspaces.ts";
+
+/** Above it only rehome is measured: kcp's own migration refuses all requests for longer than clients try. */
+const LARGEST_FOR_KCP = 20_000;
+const AROUND_MS = 8_000;
+/** A resource of a bound API is left out: after kcp's own migration it answers 404 for ever. */
+const resources: readonly string[] = [configMaps.plural, widgets.plural];
+
+/** Moves a workspace. @returns from when until when requests were refused because of it, ms since the epoch */
+type Move = (scene: Scene, workspace: Workspace) => Promise<Window>;
+
+const systems: Readonly<Record<string, Move>> = {
+  rehome: async (scene, workspace) => {
+    const { report } = await moveWithRehome(scene, workspace);
+    const { askedAt, routedAt } = fenceOf(report)!;
+    return { from: askedAt, to: routedAt };
+  },
+  "kcp's own migration": async (scene, workspace) => {
+    const from = now();
+    await moveWithKcp(scene, workspace);
+    return { from, to: now() };
+  },
+};
+
+/** What clients of a workspace notice when it moves, 100 requests a second, each system in servers of its own. */
+export const outage: Bench = {
+  about: "longest gap of each verb while a workspace moves",
+  runs: 3,
+  sizes: [1_000, 20_000, 100_000],
+  round: async (round) => {
+    const samples: Sample[] = [];
+    for (const size of round.sizes) samples.push(...(await measure(round, size)));
+    return samples;
+  },
+};
+
+async function measure({ dir, number }: Round, size: number): Promise<Sample[]> {
+  const names = size > LARGEST_FOR_KCP ? ["rehome"] : inTurns(Object.keys(systems), number);
+  const samples: Sample[] = [];
+  for (const [turn, system] of names.entries()) {
+    const move = systems[system]!;
+    const found = await withScene(
+      join(dir, `${size}-${turn}`),
+      async (scene) => await observe(scene, { system, move, size }),
+    );
+    samples.push(...found);
+  }
+  return samples;
+}
+
+async function observe(
+  scene: Scene,
+  { system, move, size }: { system: string; move: Move; size: number },
+): Promise<Sample[]> {
+  const workspace = await makeWorkspace(scene, { name: "team-a", objects: size });
+  await bindMigrationApi(scene.frontProxy);
+  const { kubeconfig } = scene.testbed.kcp.frontProxy;
+  const clients = await Clients.start({ kubeconfig, workspace });
+  await delay(AROUND_MS);
+  const rest = clients.window;
+  const begun = performance.now();
+  const cut = await move(scene, workspace);
+  const ms = Math.round(performance.now() - begun);
+  await delay(AROUND_MS);
+  await clients.stopRequests();
+  const { account, window } = clients;
+  await clients.stop();
+  const byVerb = longestByVerb(account.gaps(window, cut));
+  tell(`${system}, ${size} objects: longest gap ${longestOf(byVerb)} ms, the move took ${ms} ms`);
+  const failed = account.failures(undefined).failed.filter(({ resource }) => resources.includes(resource));
+  const of = (metric: string, unit: string, value: number): Sample => ({ system, size, metric, unit, value });
+  return [
+    of("longest gap at the cut, any verb", "ms", longestOf(byVerb)),
+    ...[...byVerb].map(([verb, gap]) => of(verb, "ms", gap)),
+    of("longest gap in all the time", "ms", longestOf(longestByVerb(account.gaps(window)))),
+    of("longest gap before the move", "ms", longestOf(longestByVerb(account.gaps(rest)))),
+    of("failed", "requests", failed.length),
+    of("the whole move", "s", Number((ms / 1000).toFixed(1))),
+  ];
+}
+
+function longestOf(byVerb: ReadonlyMap<string, number>): number {
+  return Math.max(0, ...byVerb.values());
+}
+
+/** Over the resources that both systems serve. */
+function longestByVerb(gaps: readonly GapOf[]): Map<string, number> {
+  const counted = gaps.filter(({ resource }) => resources.includes(resource));
+  const longest = new Map<Verb, number>();
+  for (const verb of verbs) {
+    const ms = counted.filter((gap) => gap.verb === verb).map((gap) => gap.ms);
+    if (ms.length > 0) longest.set(verb, Math.round(Math.max(...ms)));
+  }
+  return longest;
+}

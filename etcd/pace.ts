@@ -1,0 +1,59 @@
+/** Calls under way at most: enough to keep a store busy that has nothing else to do. */
+export const IN_FLIGHT = 64;
+const FEWEST = 4;
+/** Slower answers than this, and than a few times the quickest one, mean that calls wait for each other. */
+const SLOW_MS = 20;
+const SLOW_TIMES = 3;
+const LESS = 0.7;
+
+/**
+ * How many calls are under way at a store: as many as it answers quickly, 64 at most. A store that is busy answers none
+ * of them sooner for being asked more at once; what grows is the queue that its own clients stand in as well. So, as TCP
+ * does, the number rises by one a round and falls by a third when answers become slow. Slow is measured against the
+ * quickest answer too, so a store that is far away is not taken for a busy one.
+ */
+export class Pace {
+  #limit = IN_FLIGHT / 4;
+  #underWay = 0;
+  #quickestMs = Infinity;
+  #fellAt = -Infinity;
+  readonly #waiting: (() => void)[] = [];
+  readonly #now: () => number;
+
+  /** @param now ms, for tests */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** How many may be under way at the moment. */
+  get limit(): number {
+    return Math.floor(this.#limit);
+  }
+
+  /** Makes the call as soon as it may be made. */
+  async run<T>(call: () => Promise<T>): Promise<T> {
+    while (this.#underWay >= this.limit) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#underWay += 1;
+    const begun = this.#now();
+    try {
+      return await call();
+    } finally {
+      this.#underWay -= 1;
+      this.#learn(begun);
+      for (let free = this.limit - this.#underWay; free > 0; free--) this.#waiting.shift()?.();
+    }
+  }
+
+  #learn(begun: number): void {
+    const now = this.#now();
+    const ms = now - begun;
+    this.#quickestMs = Math.min(this.#quickestMs, ms);
+    if (ms <= Math.max(SLOW_MS, SLOW_TIMES * this.#quickestMs)) {
+      this.#limit = Math.min(IN_FLIGHT, this.#limit + 1 / this.#limit);
+    } else if (begun >= this.#fellAt) {
+      // Only calls that were begun under the present limit tell of it.
+      this.#limit = Math.max(FEWEST, this.#limit * LESS);
+      this.#fellAt = now;
+    }
+  }
+}

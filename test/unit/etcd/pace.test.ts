@@ -1,0 +1,84 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { IN_FLIGHT, Pace } from "../../../etcd/pace.ts";
+
+/** A store that answers so many calls a second, one after the other, each not before `leastMs`. Its time is made up. */
+class ModelStore {
+  now = 0;
+  underWay = 0;
+  most = 0;
+  #freeAt = 0;
+  readonly #answers: { readonly at: number; readonly resolve: () => void }[] = [];
+  readonly #model: { readonly perSecond: number; readonly leastMs: number };
+
+  constructor(model: { perSecond: number; leastMs: number }) {
+    this.#model = model;
+  }
+
+  async call(): Promise<void> {
+    this.underWay += 1;
+    this.most = Math.max(this.most, this.underWay);
+    this.#freeAt = Math.max(this.#freeAt, this.now) + 1_000 / this.#model.perSecond;
+    const at = Math.max(this.#freeAt, this.now + this.#model.leastMs);
+    await new Promise<void>((resolve) => this.#answers.push({ at, resolve }));
+    this.underWay -= 1;
+  }
+
+  /** Lets time pass to the next answer. @returns false when nothing is under way */
+  step(): boolean {
+    const next = this.#answers.toSorted((a, b) => a.at - b.at)[0];
+    if (next === undefined) return false;
+    this.#answers.splice(this.#answers.indexOf(next), 1);
+    this.now = Math.max(this.now, next.at);
+    next.resolve();
+    return true;
+  }
+}
+
+async function load(model: { perSecond: number; leastMs: number }, calls: number) {
+  const store = new ModelStore(model);
+  const pace = new Pace(() => store.now);
+  const all = Promise.all(
+    Array.from({ length: calls }, async () => await pace.run(async () => await store.call())),
+  );
+  await turn();
+  while (store.step()) await turn();
+  await all;
+  return { pace, store, perSecond: (1_000 * calls) / store.now };
+}
+
+describe("the pace", () => {
+  it("rises to the most where a store is quick", async () => {
+    const { pace, store, perSecond } = await load({ perSecond: 8_000, leastMs: 0.5 }, 5_000);
+    expect(pace.limit).toBe(IN_FLIGHT);
+    expect(store.most).toBe(IN_FLIGHT);
+    expect(perSecond).toBeGreaterThan(7_800);
+  });
+
+  it("leaves a busy store little to queue, and loses nothing by it", async () => {
+    const { pace, perSecond } = await load({ perSecond: 400, leastMs: 1 }, 4_000);
+    // 20 ms at 400 a second are 8.
+    expect(pace.limit).toBeLessThan(13);
+    expect(perSecond).toBeGreaterThan(390);
+  });
+
+  it("does not take a store that is far away for a busy one", async () => {
+    const { pace } = await load({ perSecond: 8_000, leastMs: 60 }, 5_000);
+    expect(pace.limit).toBe(IN_FLIGHT);
+  });
+
+  it("makes every call once, and hands on what it throws", async () => {
+    const pace = new Pace();
+    const made: number[] = [];
+    const calls = Array.from({ length: 200 }, async (_, number) => {
+      return await pace.run(async () => {
+        await turn();
+        made.push(number);
+        if (number % 2 === 1) throw new Error(`call ${number}`);
+      });
+    });
+    const results = await Promise.allSettled(calls);
+    expect(results.filter(({ status }) => status === "rejected")).toHaveLength(100);
+    expect(made.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, number) => number));
+  });
+});
