@@ -37,7 +37,8 @@ export async function seedBoundCrds({ from, to, cluster, destination }: Session)
   return seeded;
 }
 
-async function boundSchemas(store: Store, cluster: string): Promise<Set<string>> {
+/** Schema UIDs of the APIs that a cluster has bound. */
+export async function boundSchemas(store: Store, cluster: string): Promise<Set<string>> {
   const range = clusterRange(store.prefix, "apis.kcp.io/apibindings/customresources", cluster);
   const uids = new Set<string>();
   for await (const page of store.pages(range)) {

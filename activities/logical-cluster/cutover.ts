@@ -2,24 +2,29 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Context } from "@temporalio/activity";
 import { CompactedError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
-import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { put, when } from "../../etcd/store.ts";
+import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
-import { changedKeys, compareKeys, countKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
+import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
+import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { hasDeadContext, probeFence } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
+import { refuseDeleted } from "./deleted.ts";
+import { mustBeEqual, mustCountAlike } from "./cutover-checks.ts";
+import { warmUpBriefly } from "./custom-resources.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
+import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
 
@@ -40,7 +45,12 @@ export function createCutover(site: KcpSite): Cutover {
     const session = await openSession(site, input);
     const done = await readRecord<Switched>(session, "switched");
     if (done) return done;
-    await copyLateFamilies(session, work.signal);
+    await refuseDeleted(session.from, input.cluster);
+    // Found here it costs no fence; the switch looks once more, in its transaction.
+    if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
+    await copyLateFamilies(session, work.signal).catch(async (error: unknown) => {
+      throw await nameTooLarge(error, session);
+    });
     await using running = await startTail(session.from.store, session.writer, {
       cluster: input.cluster,
       signal: work.signal,
@@ -59,15 +69,19 @@ export function createCutover(site: KcpSite): Cutover {
   };
 }
 
+const kinship = ({ value }: Entry) => kinshipOf(value);
+
 /** Copies the families that have waited for the cutover, as of the position that all others have reached. */
 async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
-  const { from, to, origin, cluster, writer, align } = session;
-  const until = await pulse(origin);
+  const { from, to, cluster, writer, align } = session;
+  const until = await pulse(session.origin);
   await tail(from.store, writer, { cluster, signal, until, align, includes: (family) => !isLate(family) });
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),
   );
-  await copySnapshot({ store: from.store, revision: until }, writer, { cluster, stages: [late], signal });
+  const origin = { store: from.store, revision: until };
+  // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
+  await copySnapshot(origin, writer, { cluster, stages: [late], kinship, signal });
   await seedBoundCrds(session);
 }
 
@@ -101,6 +115,8 @@ async function prepare(
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
+  // Resources that came since Verify. Not while a crashed attempt's fence may stand.
+  if (!(await readRecord(session, "fence"))) await warmUpBriefly(session, recorded.revision, signal);
   return { ranges, heal };
 }
 
@@ -203,19 +219,21 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   // The client repeats a transaction whose answer was lost, so it may be our own object that is there.
   const done = await readRecord<Switched>(session, "switched");
   if (done) return done;
-  throw failure("Conflict", {
-    message: `logical cluster ${cluster} appeared at the destination`,
+  throw appeared(session);
+}
+
+function appeared({ to, cluster }: Session): Error {
+  return failure("Conflict", {
+    message: `logical cluster ${cluster} appeared at the destination, and not by this move`,
     site: to.name,
+    advice: `find out who made it, and delete the LogicalCluster at ${to.name}`,
   });
 }
 
 /** The LogicalCluster object as it goes to the destination. */
 async function readForSwitch({ from, to, cluster }: Session, { heal }: Prepared): Promise<LogicalCluster> {
-  const stored = await readLogicalCluster(from, cluster);
-  if (!stored || stored.object.metadata.deletionTimestamp !== undefined) {
-    throw failure("Refused", `logical cluster ${cluster} was deleted while it moved`);
-  }
-  return heal ? withHealing(stored.object, to.name) : withoutFence(stored.object);
+  const object = await refuseDeleted(from, cluster);
+  return heal ? withHealing(object, to.name) : withoutFence(object);
 }
 
 /** Whether every replica of the origin refuses because of the fence. */
@@ -235,45 +253,6 @@ async function openAgain(session: Session, fence: Fence, signal: AbortSignal): P
   await healContexts(session.origin, session.from, signal);
   const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
   await session.destination.transact([], [{ request_delete_range: { key: Buffer.from(key, "latin1") } }]);
-}
-
-async function mustBeEqual(
-  { from, to, cluster }: Session,
-  keys: Set<Key>,
-  at: { origin?: bigint; destination?: bigint } = {},
-): Promise<void> {
-  const left = { store: from.store, ...(at.origin !== undefined && { revision: at.origin }) };
-  const right = { store: to.store, ...(at.destination !== undefined && { revision: at.destination }) };
-  const differences = (await compareKeys(left, right, keys)).filter((found) => !allowedDifference(found));
-  if (differences.length === 0) return;
-  throw failure("NotVerified", {
-    message: `${differences.length} keys of ${cluster} that changed during the move differ`,
-    found: differences
-      .slice(0, 5)
-      .map(({ key }) => key)
-      .join(", "),
-  });
-}
-
-/** @returns the number of keys, the LogicalCluster object left out. */
-async function mustCountAlike(
-  { from, to, cluster }: Session,
-  ranges: Prepared["ranges"],
-  end: bigint,
-): Promise<number> {
-  // Pinned, because an etcd lease may expire at the origin after the end of the drain.
-  const [left, right] = await Promise.all([countKeys(from.store, ranges, end), countKeys(to.store, ranges)]);
-  const object = logicalClusterKey(from.store.prefix, cluster);
-  let keys = 0;
-  for (const [index, range] of ranges.entries()) {
-    const expected = left[index]! - (range.start <= object && object < range.end ? 1 : 0);
-    keys += expected;
-    if (expected === right[index]) continue;
-    throw failure("NotVerified", {
-      message: `${range.family} of ${cluster} has ${expected} keys at ${from.name} and ${right[index]} at ${to.name}`,
-    });
-  }
-  return keys;
 }
 
 async function readRecord<T>({ to, cluster }: Session, which: "fence" | "switched"): Promise<T | undefined> {

@@ -20,6 +20,7 @@ import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
+import { isDeleted, isGone } from "./deleted.ts";
 import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { Cleaned, LogicalClusterActivities } from "./types.ts";
@@ -46,7 +47,7 @@ export function createFinishActivities(site: KcpSite): Steps {
           let asked = 0;
           const served = async () => {
             const seen = await servesDestination(proxy, session);
-            if (seen === true) return seen;
+            if (seen === true || (await isDeleted(session, site.frontProxy))) return true;
             await keepFenced(session, fence, subject.fence);
             // A front-proxy that has listed the origin anew waits for another event of the destination's object.
             if (++asked % TOUCH_EVERY === 0) await touch(session);
@@ -58,7 +59,8 @@ export function createFinishActivities(site: KcpSite): Steps {
       );
       const routedAt = Date.now();
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
-      await carryLateWrites(session.origin, session.destination, BigInt(subject.position), work.signal);
+      if (!(await isDeleted(session, site.frontProxy)))
+        await carryLateWrites(session.origin, session.destination, BigInt(subject.position), work.signal);
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
       return { routedAt, frontProxies: site.frontProxies.length };
     },
@@ -66,6 +68,7 @@ export function createFinishActivities(site: KcpSite): Steps {
     async cleanOrigin(subject) {
       using work = beginWork("OriginCleanup");
       const session = await openSession(site, subject);
+      if (await isDeleted(session, site.frontProxy)) return await removeRemains(session, work);
       await proveServing(site.frontProxy, subject.cluster);
       const drainedAt = BigInt(subject.position);
       const late = await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
@@ -83,8 +86,13 @@ export function createFinishActivities(site: KcpSite): Steps {
 
     async finalize(subject) {
       using work = beginWork("Finalize");
-      const from = await site.shard(subject.from);
-      await fenceOf(site, subject, from, subject.fence).dismantle();
+      const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
+      const gone = await isGone(from, to, subject.cluster);
+      await fenceOf(site, subject, from, subject.fence).dismantle(gone);
+      if (gone) {
+        await releaseLocks(site, subject);
+        return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
+      }
       for (const proxy of site.frontProxies) {
         for (const name of [subject.cluster, subject.path]) {
           await pollUntil(`${proxy.name} serves ${name}`, async () => await serves(proxy, name), {
@@ -98,6 +106,20 @@ export function createFinishActivities(site: KcpSite): Steps {
       return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
     },
   };
+}
+
+/** Empties the origin of a cluster that was deleted at the destination: nothing is carried over any more. */
+async function removeRemains(session: Session, work: ReturnType<typeof beginWork>): Promise<Cleaned> {
+  const { from, origin, cluster } = session;
+  await removeLogicalCluster(session, await from.store.head());
+  const deleted = await removeKeys(origin, {
+    ranges: cleanupOrder(await rangesOf(from.store, cluster)),
+    unchangedSince: 0n,
+    signal: work.signal,
+    onLate: async () => true,
+    onProgress: (done) => work.tell({ done, unit: "keys" }),
+  });
+  return { deleted, lateWrites: 0, conflicts: [], historyLost: false };
 }
 
 async function serves(server: ApiServer, cluster: string): Promise<true | string> {

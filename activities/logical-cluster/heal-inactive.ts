@@ -14,12 +14,18 @@ import type { Session } from "./session.ts";
 export async function healAfterInactive(session: Session, signal: AbortSignal): Promise<void> {
   const { from, to, origin, cluster } = session;
   if (!(await hasDeadContext(from.api, "*"))) return;
-  const model = await readLogicalCluster(to, cluster);
+  // A cluster that was deleted after the switch is still at the origin.
+  const model = (await readLogicalCluster(to, cluster)) ?? (await readLogicalCluster(from, cluster));
   if (!model) return;
   const helper = `rehome-heal-${cluster}`.slice(0, 63);
   const key = logicalClusterKey(from.store.prefix, helper);
   const { spec: _spec, ...object } = withHealing(model.object, from.name);
-  const { annotations: _annotations, finalizers: _finalizers, ...metadata } = object.metadata;
+  const {
+    annotations: _annotations,
+    finalizers: _finalizers,
+    deletionTimestamp: _deleted,
+    ...metadata
+  } = object.metadata;
   const healing = { ...object, spec: {}, metadata: { ...metadata, uid: crypto.randomUUID() } };
   await origin.transact([], [put(key, JSON.stringify(healing))]);
   await pollUntil(

@@ -4,6 +4,7 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { createCutover } from "./cutover.ts";
 import { createFinishActivities } from "./finish.ts";
 import { createPreflight } from "./preflight.ts";
+import { refuseDeleted } from "./deleted.ts";
 import { fenceOf, openSession, readLogicalCluster } from "./session.ts";
 import { createTransferActivities } from "./transfer.ts";
 import type { LogicalClusterActivities } from "./types.ts";
@@ -32,6 +33,7 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
 
     async prepareFence(subject) {
       const from = await site.shard(subject.from);
+      await refuseDeleted(from, subject.cluster);
       await fenceOf(site, subject, from, subject.fence).prepare();
     },
 

@@ -16,6 +16,7 @@ import {
   unreachableStore,
   versionWarnings,
 } from "./preflight-shard.ts";
+import { contentWarnings, refuseUnmovableContent } from "./preflight-content.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
 
@@ -50,6 +51,7 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
     await Promise.all([
       checkApiBindings(site, from, resolved.cluster),
       checkEncryption(from, to, resolved.cluster),
+      refuseUnmovableContent(from, resolved.cluster),
     ]);
     return await admission(input, resolved, from, to);
   };
@@ -61,7 +63,7 @@ async function admission(
   from: Shard,
   to: Shard,
 ): Promise<Admission> {
-  const [ranges, ours, theirs, fence, warnings] = await Promise.all([
+  const [ranges, ours, theirs, fence, versions] = await Promise.all([
     rangesOf(from.store, cluster),
     from.store.head(),
     to.store.head(),
@@ -75,12 +77,13 @@ async function admission(
       advice: `raise maxRevisionGap (now ${input.maxRevisionGap}), or give "revisions": "accept-relist"`,
     });
   }
+  const families = ranges.map(({ family }) => family);
   return {
     input,
     cluster,
     path,
     fence,
-    warnings,
+    warnings: [...versions, ...(await contentWarnings(from.store, cluster, families))],
     from: from.name,
     to: to.name,
     keys: ranges.reduce((sum, { keys }) => sum + keys, -1),

@@ -7,13 +7,14 @@ import type { TailProgress } from "../../etcd/tail.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { copyStages, isLate } from "../../kubernetes/kcp/families.ts";
-import { awaitServed } from "../../kubernetes/kcp/served.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
+import { warmUp } from "./custom-resources.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
+import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -60,7 +61,10 @@ export function createTransferActivities(site: KcpSite): Steps {
 
     async copySnapshot(subject) {
       using work = beginWork("CopySnapshot");
-      return await copyEverything(await openSession(site, subject), work);
+      const session = await openSession(site, subject);
+      return await copyEverything(session, work).catch(async (error: unknown) => {
+        throw await nameTooLarge(error, session);
+      });
     },
 
     async catchUp(subject) {
@@ -101,8 +105,9 @@ export function createTransferActivities(site: KcpSite): Steps {
         allowed: allowedDifference,
         onProgress: (done) => work.tell({ done, unit: "keys" }),
       });
-      const families = proof.families.map(({ family }) => family);
-      await awaitServed(to.api, subject.cluster, families, proof.destinationRevision, work.signal);
+      await warmUp({ from, to, cluster: subject.cluster }, proof.destinationRevision, {
+        signal: work.signal,
+      });
       return {
         position: String(proof.position),
         keys: proof.families.reduce((sum, { keys }) => sum + keys, 0),
@@ -165,7 +170,7 @@ async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise
         work.tell({ done: changes, unit: "changes", ...(lagMs !== undefined && { lagMs }) }),
     });
   } catch (error) {
-    if (!(error instanceof CompactedError)) throw error;
+    if (!(error instanceof CompactedError)) throw await nameTooLarge(error, session);
     await copyEverything(session, work);
     const { position } = (await readPosition(to.store, cluster))!;
     return { position, changes: 0, lagMs: undefined };

@@ -5,6 +5,7 @@ import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { isGone } from "./deleted.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { LogicalClusterActivities } from "./types.ts";
@@ -23,7 +24,8 @@ export function createUndoActivities(site: KcpSite): Steps {
     async dismantleFence(subject) {
       using work = beginWork("Cutover");
       const session = await openSession(site, subject);
-      await fenceOf(site, subject, session.from, subject.fence).dismantle();
+      const gone = await isGone(session.from, session.to, subject.cluster);
+      await fenceOf(site, subject, session.from, subject.fence).dismantle(gone);
       if (await hasDeadContext(session.from.api, subject.cluster)) {
         await healContexts(session.origin, session.from, work.signal);
       }

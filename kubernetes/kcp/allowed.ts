@@ -1,8 +1,31 @@
 import type { Difference } from "../../etcd/compare.ts";
+import { tokenWithoutAuthority, withoutAnnotation } from "./stored-parts.ts";
 
-const BINDINGS = "/apis.kcp.io/apibindings/";
 const QUOTAS = "/core/resourcequotas/";
+const SECRETS = /\/core\/secrets\/[^/]+\/[^/]+\/[^/]+$/;
+const ROLES = /\/rbac\.authorization\.k8s\.io\/(clusterroles|clusterrolebindings)\/[^/]+\/[^/]+$/;
+/**
+ * For whom kcp replicates the object to other shards. In a cluster with APIExports or WorkspaceTypes the destination
+ * takes `core.kcp.io` out while the LogicalCluster is not there, and puts it in again when that comes (kcp v0.32.3,
+ * pkg/reconciler/core/replicateclusterrole).
+ */
+const REPLICATE = "internal.kcp.io/replicate";
 const ROOT_CA = /\/core\/configmaps\/[^/]+\/[^/]+\/kube-root-ca\.crt$/;
+
+/** kcp's own objects whose status, or these fields of it, every shard that has them writes. */
+const WRITTEN = [
+  { of: /\/apis\.kcp\.io\/apibindings\//, fields: ["conditions"], what: "conditions of APIBinding are" },
+  {
+    of: /\/apis\.kcp\.io\/apiexportendpointslices\//,
+    fields: ["conditions", "endpoints", "shardSelector"],
+    what: "status of APIExportEndpointSlice is",
+  },
+  {
+    of: /\/(apis\.kcp\.io\/apiexports|tenancy\.kcp\.io\/workspacetypes)\//,
+    fields: ["conditions", "virtualWorkspaces"],
+    what: "conditions and addresses of APIExport and WorkspaceType are",
+  },
+];
 
 /**
  * The rule that allows a copied object to differ before the switch, because the destination's own controllers write to
@@ -10,18 +33,35 @@ const ROOT_CA = /\/core\/configmaps\/[^/]+\/[^/]+\/kube-root-ca\.crt$/;
  */
 export function allowedDifference({ key, origin, destination }: Difference): string | undefined {
   if (!origin || !destination) return undefined;
+  const alike = (of: (value: Buffer) => string | undefined) => {
+    const left = of(origin.value);
+    return left !== undefined && left === of(destination.value);
+  };
   if (key.includes(QUOTAS)) return "status of ResourceQuota is counted by the destination";
   if (ROOT_CA.test(key)) return "kube-root-ca.crt holds the certificate authority of the shard";
-  if (!key.includes(BINDINGS)) return undefined;
-  const alike = withoutConditions(origin.value) === withoutConditions(destination.value);
-  return alike ? "conditions of APIBinding are written by the destination" : undefined;
+  if (ROLES.test(key) && alike((value) => withoutAnnotation(value, REPLICATE)))
+    return `annotation ${REPLICATE} is written by the destination`;
+  if (SECRETS.test(key) && alike(tokenWithoutAuthority))
+    return "ca.crt of a service account's token holds the certificate authority of the shard";
+  const written = WRITTEN.find(({ of }) => of.test(key));
+  if (written && alike((value) => withoutStatus(value, written.fields)))
+    return `${written.what} written by the destination`;
+  return undefined;
 }
 
-function withoutConditions(value: Buffer): string {
+function withoutStatus(value: Buffer, fields: readonly string[]): string | undefined {
+  // Custom resources are JSON, unless they are encrypted.
+  if (!value.toString("latin1", 0, 1).startsWith("{")) return undefined;
   const { metadata, spec, status } = JSON.parse(value.toString()) as {
     metadata?: Record<string, unknown>;
     spec?: unknown;
     status?: Record<string, unknown>;
   };
-  return JSON.stringify([{ ...metadata, managedFields: null }, spec, { ...status, conditions: null }]);
+  const left = { ...status, ...Object.fromEntries(fields.map((field) => [field, null])) };
+  return JSON.stringify([{ ...metadata, managedFields: null }, spec, sorted(left)]);
+}
+
+/** A field that one side lacks must not change the order of the others. */
+function sorted(object: Record<string, unknown>): unknown {
+  return Object.entries(object).toSorted(([a], [b]) => (a < b ? -1 : 1));
 }

@@ -8,8 +8,11 @@ export interface Fence {
   set(): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
-  /** Takes the fence off and leaves nothing of it behind. */
-  dismantle(): Promise<void>;
+  /**
+   * Takes the fence off and leaves nothing of it behind.
+   * @param isGone the cluster is on no shard any more, so nobody can be seen to take the fence off.
+   */
+  dismantle(isGone: boolean): Promise<void>;
 }
 
 export interface FenceTarget {

@@ -99,10 +99,12 @@ export class MigrationFence implements Fence {
     );
   }
 
-  async dismantle(): Promise<void> {
+  async dismantle(isGone: boolean): Promise<void> {
     const migration = await this.#find();
     if (!migration) return;
-    if (migration.spec.logicalCluster !== NO_CLUSTER) await this.lift();
+    // kcp reads the LogicalCluster to drop its mark. Without one the mark stays in the origin's memory, for an id that
+    // nobody will have again.
+    if (migration.spec.logicalCluster !== NO_CLUSTER && !isGone) await this.lift();
     await this.#target.frontProxy.request({ method: "DELETE", path: this.#path });
   }
 

@@ -25,16 +25,25 @@ export async function probeFence(replica: ApiServer, cluster: string, kind: Fenc
 
 /**
  * Whether the shard's request context of the cluster is cancelled for good, as the `migration` fence leaves it: then
- * a list answers 504 within milliseconds (kcp v0.32.3, pkg/contextmanager). Works before the cluster is there.
+ * a list answers 504 within milliseconds (kcp v0.32.3, pkg/contextmanager), or has its connection reset when the answer
+ * had begun by then (apiserver, pkg/server/filters/timeout.go). Works before the cluster is there.
  */
 export async function hasDeadContext(server: ApiServer, cluster: string): Promise<boolean> {
   // Two ready channels race in the server, so one good answer does not prove a live context.
   for (let i = 0; i < 4; i++) {
     const path = clusterPath(cluster, "/api/v1/namespaces?limit=1");
-    const { status } = await server.request({ path, timeoutMs: 5_000 });
-    if (status === 504) return true;
+    const isDead = await server
+      .request({ path, timeoutMs: 5_000 })
+      .then(({ status }) => status === 504, isReset);
+    if (isDead) return true;
   }
   return false;
+}
+
+/** @throws whatever else the error is. */
+function isReset(error: unknown): true {
+  if ((error as NodeJS.ErrnoException).code === "ECONNRESET") return true;
+  throw error;
 }
 
 /**

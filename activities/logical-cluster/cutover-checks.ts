@@ -1,0 +1,49 @@
+import { logicalClusterKey } from "../../etcd/keys.ts";
+import type { ClusterRange, Key } from "../../etcd/keys.ts";
+import { compareKeys, countKeys } from "../../etcd/verify.ts";
+import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+import type { Session } from "./session.ts";
+
+/** @throws ApplicationFailure `NotVerified` when one of the keys differs for a reason that no rule allows. */
+export async function mustBeEqual(
+  { from, to, cluster }: Session,
+  keys: Set<Key>,
+  at: { origin?: bigint; destination?: bigint } = {},
+): Promise<void> {
+  const left = { store: from.store, ...(at.origin !== undefined && { revision: at.origin }) };
+  const right = { store: to.store, ...(at.destination !== undefined && { revision: at.destination }) };
+  const differences = (await compareKeys(left, right, keys)).filter((found) => !allowedDifference(found));
+  if (differences.length === 0) return;
+  throw failure("NotVerified", {
+    message: `${differences.length} keys of ${cluster} that changed during the move differ`,
+    found: differences
+      .slice(0, 5)
+      .map(({ key }) => key)
+      .join(", "),
+  });
+}
+
+/**
+ * @returns the number of keys, the LogicalCluster object left out.
+ * @throws ApplicationFailure `NotVerified` when a family has more or fewer keys at the destination.
+ */
+export async function mustCountAlike(
+  { from, to, cluster }: Session,
+  ranges: readonly ClusterRange[],
+  end: bigint,
+): Promise<number> {
+  // Pinned, because an etcd lease may expire at the origin after the end of the drain.
+  const [left, right] = await Promise.all([countKeys(from.store, ranges, end), countKeys(to.store, ranges)]);
+  const object = logicalClusterKey(from.store.prefix, cluster);
+  let keys = 0;
+  for (const [index, range] of ranges.entries()) {
+    const expected = left[index]! - (range.start <= object && object < range.end ? 1 : 0);
+    keys += expected;
+    if (expected === right[index]) continue;
+    throw failure("NotVerified", {
+      message: `${range.family} of ${cluster} has ${expected} keys at ${from.name} and ${right[index]} at ${to.name}`,
+    });
+  }
+  return keys;
+}

@@ -1,0 +1,144 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { logicalClusterKey } from "../../../etcd/keys.ts";
+import { put, remove } from "../../../etcd/store.ts";
+import { resumeUpdate } from "../../../workflows/engine/messages.ts";
+import { expectSettledOn, migrationsOf } from "../harness/aftermath.ts";
+import { Bed, SHARDS } from "../harness/bed.ts";
+import { keysOf, ownKeysLeft } from "../harness/keys.ts";
+import { approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
+import type { Move } from "../harness/moves.ts";
+import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
+import { GROUP, contents, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
+import type { Workspace } from "../../../testbed/workspaces.ts";
+
+/** What kcp's users have asked about its own migration (kcp issue 4206), and what is refused at the door. */
+let bed: Bed;
+let provider: Workspace;
+beforeAll(async () => {
+  bed = await Bed.open();
+  provider = await makeProvider(bed, "root");
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+const WORKSPACES = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+
+/** Neither shard has a key of the cluster, and nothing of the move is left. */
+async function expectGone({ name, cluster }: Workspace): Promise<void> {
+  await new Objects(bed.frontProxy, "root").untilGone(`${WORKSPACES}/${name}`);
+  for (const shard of SHARDS) {
+    await expect.poll(async () => await keysOf(bed.store(shard), cluster), { timeout: 30_000 }).toEqual([]);
+    expect(await ownKeysLeft(bed.store(shard), cluster)).toEqual([]);
+  }
+  expect(await migrationsOf(bed, cluster)).toEqual([]);
+}
+
+/** Starts a move of a small workspace, deletes that while the move stands before a phase, and lets the move go on. */
+async function deleteBefore(
+  gate: string,
+  fence = "migration",
+): Promise<{ move: Move; workspace: Workspace }> {
+  // Without a CRD: kcp v0.32.3 leaves objects of it behind when it goes together with its workspace, moved or not.
+  const workspace = await makeWorkspace(bed, "deleted", "root");
+  await new Objects(bed.frontProxy, workspace.cluster).create(CONFIG_MAPS, configMap("some", {}));
+  const input = { logicalCluster: workspace.cluster, to: "shard-1", gates: [gate], fence };
+  const move = await startMove(bed, input);
+  await untilGate(move, gate);
+  await new Objects(bed.frontProxy, "root").remove(`${WORKSPACES}/${workspace.name}`);
+  await approve(move, gate);
+  return { move, workspace };
+}
+
+describe("a workspace that is deleted while it moves", () => {
+  test.each(["CopySnapshot", "Cutover"])(
+    "before %s: it goes, and the move says why it failed",
+    async (gate) => {
+      const { move, workspace } = await deleteBefore(gate);
+      const failed = await failureOf(move.result());
+      expect(failed).toMatchObject({ type: "Refused" });
+      expect(failed.message).toMatch(/was deleted while it moved/);
+      await expectGone(workspace);
+    },
+  );
+
+  test.each([
+    ["AwaitRouting", "migration"],
+    ["AwaitRouting", "inactive"],
+    ["OriginCleanup", "migration"],
+    ["Finalize", "migration"],
+  ])("before %s, after the switch, with the %s fence: it goes from both shards", async (gate, fence) => {
+    const { move, workspace } = await deleteBefore(gate, fence);
+    expect(await move.result()).toMatchObject({ verified: true, to: "shard-1" });
+    await expectGone(workspace);
+    for (const { api } of Object.values(bed.shards)) {
+      expect((await api.request({ path: "/clusters/*/api/v1/configmaps?limit=1" })).status).toBe(200);
+    }
+  });
+});
+
+describe("an id that appears at the destination while its cluster moves", () => {
+  test("is neither overwritten nor deleted, and the origin serves on", async () => {
+    const tenant = await makeTenant(bed, "root", provider);
+    const served = await contents(tenant.objects);
+    const input = { logicalCluster: tenant.cluster, to: "shard-1", gates: ["Cutover"] };
+    const move = await startMove(bed, input);
+    await untilGate(move, "Cutover");
+    const key = logicalClusterKey("/registry", tenant.cluster);
+    const { entry } = await bed.store("root").get(key);
+    const stranger = JSON.parse(entry!.value.toString()) as { metadata: Record<string, unknown> };
+    stranger.metadata["uid"] = "00000000-0000-4000-8000-000000000000";
+    await bed.store("shard-1").transact([], [put(key, JSON.stringify(stranger))]);
+    await approve(move, "Cutover");
+    const { lastError } = await untilState(move, ({ status }) => status === "needs attention");
+    expect(lastError).toMatchObject({ type: "Conflict" });
+    const there = (await bed.store("shard-1").get(key)).entry?.value.toString();
+    expect(there).toContain("00000000-0000-4000-8000-000000000000");
+    const atOrigin = new Objects(bed.shards.root.api, tenant.cluster);
+    expect(await contents(atOrigin)).toEqual(served);
+
+    await bed.store("shard-1").transact([], [remove(key)]);
+    await move.executeUpdate(resumeUpdate, { args: [{ by: "anna" }] });
+    expect(await failureOf(move.result())).toMatchObject({ type: "Conflict" });
+    await expect.poll(async () => await keysOf(bed.store("shard-1"), tenant.cluster)).toEqual([]);
+    expect(await contents(atOrigin)).toEqual(served);
+  });
+});
+
+describe("an object that the origin's API server could just write", () => {
+  test("is named when a move's transaction is too large for it, and nothing is left behind", async () => {
+    const tenant = await makeTenant(bed, "root", provider);
+    const key = `/registry/${GROUP}/gadgets/customresources/${tenant.cluster}/default/colossus`;
+    const metadata = { name: "colossus", namespace: "default", uid: randomUUID() };
+    const of = (filler: string) =>
+      JSON.stringify({ apiVersion: `${GROUP}/v1`, kind: "Gadget", metadata, spec: { filler } });
+    // etcd takes 1.5 MiB for key, value and what is around them.
+    const value = of("x".repeat(1.5 * 2 ** 20 - of("").length - key.length - 100));
+    await bed.store("root").transact([], [put(key, value)]);
+    const failed = await failureOf(runMove(bed, { logicalCluster: tenant.path, to: "shard-1" }));
+    expect(failed).toMatchObject({ type: "Refused", details: { phase: "CopySnapshot" } });
+    expect(failed.message).toContain(`${key} (${value.length} bytes)`);
+    expect(failed.message).toContain("--max-request-bytes");
+    await bed.store("root").transact([], [remove(key)]);
+    await expectSettledOn(bed, tenant, "root");
+  });
+});
+
+describe("refused in Preflight", () => {
+  test.each([
+    ["CachedResource", "cache.kcp.io/cachedresources/customresources", "some", "delete CachedResource"],
+  ])("a cluster with a %s", async (kind, family, name, advice) => {
+    const tenant = await makeTenant(bed, "root", provider);
+    const key = `/registry/${family}/${tenant.cluster}/${name}`;
+    const object = { apiVersion: "cache.kcp.io/v1alpha1", kind, metadata: { name, uid: "u" }, spec: {} };
+    await bed.store("root").transact([], [put(key, JSON.stringify(object))]);
+    const failed = await failureOf(runMove(bed, { logicalCluster: tenant.path, to: "shard-1" }));
+    expect(failed).toMatchObject({ type: "Refused", details: { phase: "Preflight" } });
+    expect(failed.message).toContain(name);
+    expect(failed.message).toContain(advice);
+    await bed.store("root").transact([], [remove(key)]);
+    await runMove(bed, { logicalCluster: tenant.path, to: "shard-1" });
+    await expectSettledOn(bed, tenant, "shard-1");
+  });
+});
