@@ -118,6 +118,8 @@ export function ownKeys(prefix: string, cluster: string) {
     cursor: `${base}/cursor`,
     pulse: `${base}/pulse`,
     filler: `${base}/filler`,
+    /** Below which revision of the destination no copied key stands: see floor.ts. */
+    floor: `${base}/floor`,
     /** When the fence was first asked for, and what the switch found: for an attempt after a crash. */
     fence: `${base}/fence`,
     switched: `${base}/switched`,

@@ -1,3 +1,4 @@
+import { readFloor } from "../../etcd/floor.ts";
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { ClusterRange, Key } from "../../etcd/keys.ts";
 import { compareKeys, countKeys } from "../../etcd/verify.ts";
@@ -21,6 +22,25 @@ export async function mustBeEqual(
       .slice(0, 5)
       .map(({ key }) => key)
       .join(", "),
+  });
+}
+
+/** What the origin may count inside the fence. */
+const FENCE_HEADROOM = 500n;
+
+/**
+ * @throws ApplicationFailure `NotVerified` when the origin is about to count above what was copied, as after a long wait
+ *   at a gate: catching up anew lifts the copies.
+ */
+export async function mustBeAhead({ from, to, cluster, align }: Session): Promise<void> {
+  const floor = align ? await readFloor(to.store, cluster) : undefined;
+  if (floor === undefined) return;
+  const origin = await from.store.head();
+  if (origin + FENCE_HEADROOM <= floor.revision) return;
+  throw failure("NotVerified", {
+    message: `${from.name} has counted up to what was copied to ${to.name}: the copies are lifted above it again`,
+    expected: `a revision of ${from.name} below ${floor.revision - FENCE_HEADROOM}`,
+    found: String(origin),
   });
 }
 

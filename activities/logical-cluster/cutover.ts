@@ -20,7 +20,7 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted } from "./deleted.ts";
-import { mustBeEqual, mustCountAlike } from "./cutover-checks.ts";
+import { mustBeAhead, mustBeEqual, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -115,8 +115,12 @@ async function prepare(
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
-  // Resources that came since Verify. Not while a crashed attempt's fence may stand.
-  if (!(await readRecord(session, "fence"))) await warmUpBriefly(session, recorded.revision, signal);
+  // Not while a crashed attempt's fence may stand.
+  if (!(await readRecord(session, "fence"))) {
+    await mustBeAhead(session);
+    // Resources that came since Verify.
+    await warmUpBriefly(session, recorded.revision, signal);
+  }
   return { ranges, heal };
 }
 

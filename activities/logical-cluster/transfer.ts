@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { CompactedError, SupersededError } from "../../etcd/errors.ts";
+import { headroomFor, layFloor, readFloor, writeFloor } from "../../etcd/floor.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
@@ -19,8 +20,6 @@ import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
 
-/** Headroom that the destination's revision gets over the origin's, for what the origin does during the copy. */
-const HEADROOM = 2_000n;
 /** Caught up: two pulses in a row came by in this time. */
 const SMALL_LAG_MS = 250;
 /** How often a follower marks the origin's history, to measure its lag. */
@@ -50,12 +49,14 @@ export function createTransferActivities(site: KcpSite): Steps {
           advice: 'start with "revisions": "align"',
         });
       }
-      const target = origin + HEADROOM;
+      const at = Date.now();
+      const target = origin + headroomFor(undefined, origin, at);
       const { revision, puts } = await raiseRevision(session.destination, target, {
         signal: work.signal,
-        onProgress: (at) =>
-          work.tell({ done: Number(at - before), total: Number(target - before), unit: "revisions" }),
+        onProgress: (reached) =>
+          work.tell({ done: Number(reached - before), total: Number(target - before), unit: "revisions" }),
       });
+      await writeFloor(session.destination, { revision, origin, at });
       return { from: String(before), to: String(revision), puts };
     },
 
@@ -76,7 +77,10 @@ export function createTransferActivities(site: KcpSite): Steps {
         const progress = await tailOrCopy(session, work, until);
         changes += progress.changes;
         quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
-        if (quick === 2) return { position: String(progress.position), changes, lagMs: progress.lagMs ?? 0 };
+        if (quick < 2) continue;
+        if (!(await stayAhead(session, work)))
+          return { position: String(progress.position), changes, lagMs: progress.lagMs ?? 0 };
+        quick = 0;
       }
     },
 
@@ -145,6 +149,24 @@ async function copyEverything(session: Session, work: Work) {
   const seededCrds = await seedBoundCrds(session);
   await writePosition(destination, revision);
   return { revision: String(revision), ...copied, tombstones, seededCrds };
+}
+
+/**
+ * Where the origin has used up half of its headroom, all that was copied is lifted above what it will count until the
+ * switch. @returns whether that was necessary, so that there is more to catch up with.
+ */
+async function stayAhead({ from, to, destination, cluster, align }: Session, work: Work): Promise<boolean> {
+  const floor = align ? await readFloor(to.store, cluster) : undefined;
+  if (floor === undefined) return false;
+  const [origin, at] = [await from.store.head(), Date.now()];
+  const headroom = headroomFor(floor, origin, at);
+  if (floor.revision >= origin + headroom / 2n) return false;
+  const { revision } = await layFloor(destination, origin + headroom, {
+    signal: work.signal,
+    onProgress: (done) => work.tell({ done, unit: "keys" }),
+  });
+  await writeFloor(destination, { revision, origin, at });
+  return true;
 }
 
 async function countAll(

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { put, remove } from "../../../etcd/store.ts";
-import { Bed } from "../harness/bed.ts";
-import { approve, startMove, untilGate } from "../harness/moves.ts";
+import { stepOf } from "../../../workflows/engine/state.ts";
+import { Bed, other } from "../harness/bed.ts";
+import type { ShardName } from "../harness/bed.ts";
+import { approve, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
 import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
 import { RawWatch } from "../harness/raw-watch.ts";
 import { GADGETS, GROUP, WIDGETS, makeProvider, makeTenant } from "../harness/tenant.ts";
@@ -12,16 +14,16 @@ let tenant: Tenant;
 beforeAll(async () => {
   bed = await Bed.open();
   tenant = await makeTenant(bed, "root", await makeProvider(bed, "root"));
-  await raiseRevision(5_000);
+  await raiseRevision("root", 5_000);
 });
 afterAll(async () => {
   await bed?.close();
 });
 
-/** Makes the origin's revision run ahead of the destination's, as that of a busy shard does. */
-async function raiseRevision(by: number): Promise<void> {
-  const store = bed.store("root");
-  const [ours, theirs] = [await store.head(), await bed.store("shard-1").head()];
+/** Makes a shard's revision run ahead of the other's, as that of a busy shard does. */
+async function raiseRevision(shard: ShardName, by: number): Promise<void> {
+  const store = bed.store(shard);
+  const [ours, theirs] = [await store.head(), await bed.store(other(shard)).head()];
   const target = (ours > theirs ? ours : theirs) + BigInt(by);
   const key = "/elsewhere/busy";
   const some = async () => {
@@ -88,6 +90,31 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
     const behind = await watchFrom(CONFIG_MAPS, before);
     await behind.until(named("DELETED", "gone-before"));
     behind.close();
+  });
+
+  test("gets new resourceVersions of all objects, also when the origin has counted on at a gate", async () => {
+    const { objects } = tenant;
+    const [from, to] = ["shard-1", "root"] as const;
+    const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: ["Cutover"] });
+    await untilGate(move, "Cutover");
+    await raiseRevision(from, 6_000);
+    const { resourceVersion } = (await objects.list(CONFIG_MAPS)).metadata;
+    await approve(move, "Cutover");
+    expect((await move.result()).verified).toBe(true);
+    const resumed = await watchFrom(CONFIG_MAPS, resourceVersion);
+    const { items } = await objects.list(CONFIG_MAPS);
+    expect(items.length).toBeGreaterThan(3);
+    for (const { metadata } of items) {
+      const { name } = metadata;
+      expect(BigInt(metadata.resourceVersion)).toBeGreaterThan(BigInt(resourceVersion));
+      await resumed.until(
+        ({ object }) =>
+          object.metadata.name === name && object.metadata.resourceVersion === metadata.resourceVersion,
+      );
+    }
+    resumed.close();
+    expect(stepOf(await stateOf(move), "Tail")?.runs).toBe(2);
+    await runMove(bed, { logicalCluster: tenant.path, to: from });
   });
 
   /**
