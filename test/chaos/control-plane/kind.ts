@@ -59,7 +59,7 @@ async function begin(place: ControlPlanePlace): Promise<Round> {
     requestsPerSecond: 20,
     watches: 10,
   });
-  const quorum = watchQuorum(bed, here);
+  const quorum = watchQuorum(bed);
   return {
     start: async (gates) => await startTo(bed, otherSeed(here), { timeouts: IMPATIENT, gates }),
     async conclude(report, hidden) {

@@ -39,7 +39,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
 
   let quorum: QuorumWatch;
   beforeEach(() => {
-    quorum = watchQuorum(bed, here);
+    quorum = watchQuorum(bed);
   });
   afterEach(async () => {
     const broken = rulesBroken(await quorum.problems());

@@ -30,7 +30,7 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
       watches: 20,
     };
     const clients = await ControlPlaneClients.start(options);
-    await using quorum = watchQuorum(bed, otherSeed(to));
+    await using quorum = watchQuorum(bed);
     const move = await startTo(bed, to);
     const report = await move.result();
     const result = await clients.conclude();

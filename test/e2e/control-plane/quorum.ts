@@ -1,17 +1,15 @@
 import { EtcdCluster } from "../../../etcd/membership/cluster.ts";
+import type { ClusterOptions } from "../../../etcd/membership/cluster.ts";
 import { listMembers } from "../../../etcd/membership/converge.ts";
 import type { Member } from "../../../etcd/membership/types.ts";
 import { credentialsOf } from "../../../hosting/statefulset/members.ts";
 import { SeedNamespace } from "../../../hosting/statefulset/seed.ts";
 import { etcdNames, seedNamespace } from "../../../testbed/control-plane/names.ts";
-import { otherSeed } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 
-/**
- * Longer without a linearizable answer is a cluster without quorum. A leader's move takes a fraction of it, but one look at
- * a seed whose members have just been removed may take 3 s, and then the other seed is asked.
- */
+/** Longer without a linearizable answer is a cluster without quorum. A leader's move takes a fraction of it. */
 const SILENCE_MS = 12_000;
+const LOOK_MS = 3_000;
 /** Two calls, on a machine with many servers. */
 const EVEN_MS = 5_000;
 const LOOK_EVERY_MS = 250;
@@ -31,12 +29,11 @@ export interface QuorumWatch extends AsyncDisposable {
 /**
  * Asks each etcd for its members again and again, linearizably, which only a quorum answers, and judges each list: at
  * most one learner, and voters that are even between the seeds for a moment only.
- * @param from seed that the control plane is in at first; its members are asked for as long as they answer.
  */
-export function watchQuorum(bed: ControlPlaneBed, from: SeedName): QuorumWatch {
+export function watchQuorum(bed: ControlPlaneBed): QuorumWatch {
   const stop = new AbortController();
   const problems: string[] = [];
-  const watching = Promise.all(etcdNames.map((etcd) => watchOne(bed, from, etcd, problems, stop.signal)));
+  const watching = Promise.all(etcdNames.map((etcd) => watchOne(bed, etcd, problems, stop.signal)));
   const end = async () => {
     stop.abort();
     await watching;
@@ -47,49 +44,66 @@ export function watchQuorum(bed: ControlPlaneBed, from: SeedName): QuorumWatch {
 
 async function watchOne(
   bed: ControlPlaneBed,
-  from: SeedName,
   etcd: string,
   problems: string[],
   signal: AbortSignal,
 ): Promise<void> {
-  let seed = from;
+  const members = new MemberList(bed, etcd);
   let answeredAt = performance.now();
   let unevenAt = performance.now();
   while (!signal.aborted) {
-    const members = await ask(bed, seed, etcd);
+    const list = await members.ask();
     const now = performance.now();
-    if (members === undefined) {
-      seed = otherSeed(seed);
-      if (now - answeredAt > SILENCE_MS) {
-        problems.push(`${etcd}: ${SILENT} for ${Math.round(now - answeredAt)} ms`);
-        answeredAt = now;
-      }
-    } else {
+    if (list !== undefined) {
       answeredAt = now;
-      if (members.filter(({ learner }) => learner).length > 1) problems.push(`${etcd}: two learners`);
-      if (isUneven(members)) unevenAt = now;
+      if (list.filter(({ learner }) => learner).length > 1) problems.push(`${etcd}: two learners`);
+      if (isUneven(list)) unevenAt = now;
       else if (now - unevenAt > EVEN_MS)
         problems.push(`${etcd}: neither seed could go on alone for ${EVEN_MS} ms`);
+    } else if (now - answeredAt > SILENCE_MS) {
+      problems.push(`${etcd}: ${SILENT} for ${Math.round(now - answeredAt)} ms`);
+      answeredAt = now;
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
   }
 }
 
-/** @returns undefined when the members of that seed do not answer. */
-async function ask(
-  bed: ControlPlaneBed,
-  seed: SeedName,
-  etcd: string,
-): Promise<readonly Member[] | undefined> {
-  const never = AbortSignal.timeout(3_000);
-  try {
-    const namespace = new SeedNamespace(bed.testbed.seeds[seed].api, seedNamespace);
-    const tls = await credentialsOf(namespace, etcd, never);
-    const host = await namespace.ingressOf(`${etcd}-client-external`, never);
-    using cluster = new EtcdCluster({ name: etcd, endpoints: [`https://${host}:2379`], tls });
-    return (await listMembers(cluster, never)).members;
-  } catch {
-    return undefined;
+/** The list of an etcd's members, from whichever seed answers first. */
+class MemberList {
+  readonly #bed: ControlPlaneBed;
+  readonly #etcd: string;
+  /** How the members of a seed are reached; asked for again when they do not answer, since they come and go. */
+  readonly #ways = new Map<SeedName, ClusterOptions>();
+
+  constructor(bed: ControlPlaneBed, etcd: string) {
+    this.#bed = bed;
+    this.#etcd = etcd;
+  }
+
+  /** @returns undefined when neither seed's members answer. */
+  async ask(): Promise<readonly Member[] | undefined> {
+    const seeds: readonly SeedName[] = ["seed-a", "seed-b"];
+    return await Promise.any(seeds.map(async (seed) => await this.#askAt(seed))).catch(() => undefined);
+  }
+
+  async #askAt(seed: SeedName): Promise<readonly Member[]> {
+    const signal = AbortSignal.timeout(LOOK_MS);
+    try {
+      const way = this.#ways.get(seed) ?? (await this.#find(seed, signal));
+      this.#ways.set(seed, way);
+      using cluster = new EtcdCluster(way);
+      return (await listMembers(cluster, signal)).members;
+    } catch (error) {
+      this.#ways.delete(seed);
+      throw error;
+    }
+  }
+
+  async #find(seed: SeedName, signal: AbortSignal): Promise<ClusterOptions> {
+    const namespace = new SeedNamespace(this.#bed.testbed.seeds[seed].api, seedNamespace);
+    const tls = await credentialsOf(namespace, this.#etcd, signal);
+    const host = await namespace.ingressOf(`${this.#etcd}-client-external`, signal);
+    return { name: this.#etcd, endpoints: [`https://${host}:2379`], tls };
   }
 }
 
