@@ -14,7 +14,11 @@ const ROOT_CA = /\/core\/configmaps\/[^/]+\/[^/]+\/kube-root-ca\.crt$/;
 
 /** kcp's own objects whose status, or these fields of it, every shard that has them writes. */
 const WRITTEN = [
-  { of: /\/apis\.kcp\.io\/apibindings\//, fields: ["conditions"], what: "conditions of APIBinding are" },
+  {
+    of: /\/apis\.kcp\.io\/apibindings\//,
+    fields: ["conditions"],
+    what: "conditions and claim labels of APIBinding are",
+  },
   {
     of: /\/apis\.kcp\.io\/apiexportendpointslices\//,
     fields: ["conditions", "endpoints", "shardSelector"],
@@ -58,7 +62,18 @@ function withoutStatus(value: Buffer, fields: readonly string[]): string | undef
     status?: Record<string, unknown>;
   };
   const left = { ...status, ...Object.fromEntries(fields.map((field) => [field, null])) };
-  return JSON.stringify([{ ...metadata, managedFields: null }, spec, sorted(left)]);
+  const labels = withoutClaims(metadata?.["labels"] ?? {});
+  return JSON.stringify([{ ...metadata, managedFields: null, labels }, spec, sorted(left)]);
+}
+
+/**
+ * Labels for the providers that an object is claimed by. Each shard's controller sets them, and the destination's may be
+ * quicker for an object that has just been made (kcp v0.32.3, pkg/reconciler/apis/permissionclaimlabel).
+ */
+const CLAIMED = "claimed.internal.apis.kcp.io/";
+
+function withoutClaims(labels: object): unknown {
+  return sorted(Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith(CLAIMED))));
 }
 
 /** A field that one side lacks must not change the order of the others. */

@@ -70,6 +70,17 @@ describe("allowed differences", () => {
     ).toBeUndefined();
   });
 
+  it("are the labels of an APIBinding's claims, and no others", () => {
+    const labels = { "internal.apis.kcp.io/export": "e" };
+    const origin = { metadata: { name: "b", labels }, spec: {}, status: {} };
+    const labelled = (more: object) => ({
+      ...origin,
+      metadata: { name: "b", labels: { ...more, ...labels } },
+    });
+    expect(differ(binding, origin, labelled({ "claimed.internal.apis.kcp.io/abc": "x" }))).toBeDefined();
+    expect(differ(binding, origin, labelled({ mine: "x" }))).toBeUndefined();
+  });
+
   it("are the shard's certificate authority, but not a tenant's ConfigMap of another name", () => {
     expect(differ("/registry/core/configmaps/c/ns/kube-root-ca.crt", "a", "b")).toBeDefined();
     expect(differ("/registry/core/configmaps/c/kube-root-ca.crt/x", "a", "b")).toBeUndefined();
