@@ -34,9 +34,16 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
+/** kcp itself still writes here for a while after other tests, whose clusters have come and gone. */
+function isAftermath(key: string): boolean {
+  const isObject = key.includes("/core.kcp.io/logicalclusters/") && !key.includes(`/${workspace.cluster}/`);
+  return isObject || key.includes("/apis.kcp.io/apiexportendpointslices/");
+}
+
 async function expectNothingWritten(): Promise<void> {
   const after = await snapshots(bed);
-  for (const shard of ["root", "shard-1"] as const) expect(touched(before[shard], after[shard])).toEqual([]);
+  for (const shard of ["root", "shard-1"] as const)
+    expect(touched(before[shard], after[shard], isAftermath)).toEqual([]);
 }
 
 /** Each part of a message that a person needs: the field, the value, and what to do. */
