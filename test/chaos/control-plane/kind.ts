@@ -6,7 +6,7 @@ import type { ControlPlaneClientsResult } from "../../../testbed/control-plane/w
 import { openBed, otherSeed } from "../../e2e/control-plane/bed.ts";
 import type { ControlPlaneBed, SeedName } from "../../e2e/control-plane/bed.ts";
 import { expectUnharmed } from "../../e2e/control-plane/clients.ts";
-import { startTo } from "../../e2e/control-plane/moves.ts";
+import { IMPATIENT, startTo } from "../../e2e/control-plane/moves.ts";
 import { rulesBroken, watchQuorum } from "../../e2e/control-plane/quorum.ts";
 import { expectSettledIn } from "../../e2e/control-plane/restored.ts";
 import type { Place } from "../fault.ts";
@@ -20,18 +20,6 @@ export interface ControlPlanePlace extends Place {
   here: SeedName;
   close(): Promise<void>;
 }
-
-/** A dead worker is noticed by the silence of its activities. */
-const IMPATIENT = Object.fromEntries(
-  [
-    "exposeSourcePeers",
-    "joinDestinationPeers",
-    "soak",
-    "handOverControllers",
-    "commitQuorum",
-    "removeSourcePeers",
-  ].map((name) => [name, { heartbeatMs: 3_000 }]),
-);
 
 export const controlPlane: Kind<ControlPlanePlace> = {
   name: "control-plane",

@@ -8,20 +8,10 @@ import type { ClientsResult } from "../../../testbed/workload/result.ts";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import { tracesOf } from "../../e2e/harness/aftermath.ts";
 import { other } from "../../e2e/harness/bed.ts";
+import { IMPATIENT } from "../../e2e/harness/moves.ts";
 import type { Kind, Round } from "../kind.ts";
 import { ChaosBed } from "./bed.ts";
 import { faults } from "./faults.ts";
-
-/** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
-const IMPATIENT = Object.fromEntries(
-  ["lock", "prepareFence", "finalize"]
-    .map((name): [string, object] => [name, { attemptMs: 5_000 }])
-    .concat(
-      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
-        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
-      ),
-    ),
-);
 
 const REQUESTS_PER_SECOND = 40;
 /** Clients that nobody disturbs, before and after. */

@@ -8,23 +8,11 @@ import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 import { cutOff } from "./cut-off.ts";
-import { startTo } from "./moves.ts";
+import { IMPATIENT, startTo } from "./moves.ts";
 import type { ControlPlaneMove } from "./moves.ts";
 import { rulesBroken, watchQuorum } from "./quorum.ts";
 import type { QuorumWatch } from "./quorum.ts";
 import { apiAddress, expectSettledIn, membersOf } from "./restored.ts";
-
-/** A dead worker is noticed by the silence of its activities. */
-const IMPATIENT = Object.fromEntries(
-  [
-    "exposeSourcePeers",
-    "joinDestinationPeers",
-    "soak",
-    "handOverControllers",
-    "commitQuorum",
-    "removeSourcePeers",
-  ].map((name) => [name, { heartbeatMs: 3_000 }]),
-);
 
 describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNot})` : ""}`, () => {
   let bed: ControlPlaneBed;

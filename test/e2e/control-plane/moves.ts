@@ -10,6 +10,18 @@ export type ControlPlaneMove = WorkflowHandle<typeof controlPlaneMigration>;
 /** As short as the bed's TTL and leases allow, so that a test is about the move. */
 const BRISK = { soakMs: 2_000, switchTtlSeconds: 1, drainMs: 3_000 };
 
+/** A dead worker is noticed by the silence of its activities. */
+export const IMPATIENT = Object.fromEntries(
+  [
+    "exposeSourcePeers",
+    "joinDestinationPeers",
+    "soak",
+    "handOverControllers",
+    "commitQuorum",
+    "removeSourcePeers",
+  ].map((name) => [name, { heartbeatMs: 3_000 }]),
+);
+
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
 export async function startControlPlaneMove(bed: ControlPlaneBed, input: unknown): Promise<ControlPlaneMove> {
   return await bed.client.workflow.start<typeof controlPlaneMigration>("controlPlaneMigration", {

@@ -16,6 +16,17 @@ export type Report = Awaited<ReturnType<typeof logicalClusterMigration>>;
 const LOOK_EVERY_MS = 20;
 const STATE_DEADLINE_MS = 240_000;
 
+/** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
+export const IMPATIENT = Object.fromEntries(
+  ["lock", "prepareFence", "finalize"]
+    .map((name): [string, object] => [name, { attemptMs: 5_000 }])
+    .concat(
+      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
+        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
+      ),
+    ),
+);
+
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
 export async function startMove(
   bed: Bed,

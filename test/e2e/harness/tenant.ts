@@ -40,23 +40,33 @@ export async function makeWorkspace(bed: Bed, prefix: string, shard: ShardName):
   return await createWorkspace({ kubeconfig: bed.kubeconfig, name: uniqueName(prefix), shard });
 }
 
-/** A workspace that exports the API `widgets`. */
-export async function makeProvider(bed: Bed, shard: ShardName): Promise<Workspace> {
-  const workspace = await makeWorkspace(bed, "provider", shard);
-  const objects = new Objects(bed.frontProxy, workspace.cluster);
-  const names = { plural: "widgets", singular: "widget", kind: "Widget", listKind: "WidgetList" };
-  const schema = `v1.widgets.${EXPORTED}`;
+/** An APIResourceSchema for objects of any content. @returns its name. */
+export async function createSchema(
+  objects: Objects,
+  group: string,
+  names: { readonly plural: string; readonly kind: string },
+): Promise<string> {
+  const name = `v1.${names.plural}.${group}`;
   await objects.create("/apis/apis.kcp.io/v1alpha1/apiresourceschemas", {
     apiVersion: "apis.kcp.io/v1alpha1",
     kind: "APIResourceSchema",
-    metadata: { name: schema },
+    metadata: { name },
     spec: {
-      group: EXPORTED,
+      group,
       scope: "Namespaced",
       names,
       versions: [{ name: "v1", served: true, storage: true, schema: anything }],
     },
   });
+  return name;
+}
+
+/** A workspace that exports the API `widgets`. */
+export async function makeProvider(bed: Bed, shard: ShardName): Promise<Workspace> {
+  const workspace = await makeWorkspace(bed, "provider", shard);
+  const objects = new Objects(bed.frontProxy, workspace.cluster);
+  const names = { plural: "widgets", singular: "widget", kind: "Widget", listKind: "WidgetList" };
+  const schema = await createSchema(objects, EXPORTED, names);
   await objects.create(`${APIS}/apiexports`, {
     apiVersion: "apis.kcp.io/v1alpha2",
     kind: "APIExport",

@@ -8,6 +8,7 @@ import type { ShardName } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
 import { nextChange, own, putsOf } from "../harness/keys.ts";
 import {
+  IMPATIENT,
   approve,
   attemptsOf,
   pendingActivities,
@@ -30,17 +31,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await bed?.close();
 });
-
-/** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
-const IMPATIENT = Object.fromEntries(
-  ["lock", "prepareFence", "finalize"]
-    .map((name): [string, object] => [name, { attemptMs: 5_000 }])
-    .concat(
-      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
-        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
-      ),
-    ),
-);
 
 interface Moment {
   readonly phase: string;

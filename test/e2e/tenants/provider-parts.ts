@@ -5,7 +5,7 @@ import { clusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
 import type { Bed, ShardName } from "../harness/bed.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
 import type { KubeObject } from "../harness/objects.ts";
-import { makeWorkspace } from "../harness/tenant.ts";
+import { createSchema, makeWorkspace } from "../harness/tenant.ts";
 import type { Workspace } from "../../../testbed/workspaces.ts";
 
 const APIS = "/apis/apis.kcp.io/v1alpha2";
@@ -31,19 +31,7 @@ export async function makeHatProvider(bed: Bed, shard: ShardName): Promise<Actor
   const provider = actor(bed, await makeWorkspace(bed, "hats", shard));
   const { objects } = provider;
   const names = { plural: "hats", singular: "hat", kind: "Hat", listKind: "HatList" };
-  const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
-  const schema = `v1.hats.${GROUP}`;
-  await objects.create("/apis/apis.kcp.io/v1alpha1/apiresourceschemas", {
-    apiVersion: "apis.kcp.io/v1alpha1",
-    kind: "APIResourceSchema",
-    metadata: { name: schema },
-    spec: {
-      group: GROUP,
-      scope: "Namespaced",
-      names,
-      versions: [{ name: "v1", served: true, storage: true, schema: anything }],
-    },
-  });
+  const schema = await createSchema(objects, GROUP, names);
   await objects.create(`${APIS}/apiexports`, {
     apiVersion: "apis.kcp.io/v1alpha2",
     kind: "APIExport",
