@@ -17,7 +17,7 @@ import { tableOf } from "./table.ts";
  */
 const { REHOME_CHAOS, REHOME_CHAOS_SEED: seed = "rehome", REHOME_CHAOS_CELLS } = process.env;
 const isWhole = REHOME_CHAOS === "all";
-const QUICK = 6;
+const QUICK = 4;
 
 function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
   const all = matrixOf(kind.phases, kind.faults);

@@ -103,6 +103,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     const to = otherSeed(here);
     const move = await startTo(bed, to, { gates: ["RemoveSourcePeers"] });
     await untilGate(move, "RemoveSourcePeers");
+    expect((await failureOf(abort(move))).message).toMatch(/point of no return/);
     {
       await using _ = await cutOff(bed, here);
       await expectWrites(to);

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { abort, failureOf, untilGate } from "../harness/moves.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
@@ -43,15 +42,5 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
     await expectSettledIn(bed, to);
     const { events } = await move.fetchHistory();
     expect(events?.length).toBeLessThan(200);
-  });
-
-  test("refuses an abort after the point of no return, and ends", async () => {
-    const move = await startTo(bed, "seed-b", { gates: ["RemoveSourcePeers"] });
-    await untilGate(move, "RemoveSourcePeers");
-    const { message } = await failureOf(abort(move));
-    expect(message).toMatch(/point of no return/);
-    await move.executeUpdate("approve", { args: [{ gate: "RemoveSourcePeers", by: "anna" }] });
-    expect((await move.result()).verified).toBe(true);
-    await expectSettledIn(bed, "seed-b");
   });
 });
