@@ -34,6 +34,15 @@ export interface Fault<P> {
   readonly hidden: boolean;
 }
 
+/** What is over as soon as it has struck. */
+export const done: Struck = { heal: async () => undefined };
+
+/** A fault that lasts until its disposable is disposed. */
+export async function until(disposable: Promise<AsyncDisposable>): Promise<Struck> {
+  const struck = await disposable;
+  return { heal: async () => await struck[Symbol.asyncDispose]() };
+}
+
 /** Faults that hit what every kind of move hangs on. */
 export const commonFaults: readonly Fault<Place>[] = [
   {

@@ -3,8 +3,8 @@ import type { SeedName } from "../../e2e/control-plane/bed.ts";
 import { otherSeed } from "../../e2e/control-plane/bed.ts";
 import { cutOff } from "../../e2e/control-plane/cut-off.ts";
 import { seedNamespace } from "../../../testbed/control-plane/names.ts";
-import { commonFaults } from "../fault.ts";
-import type { Fault, Struck } from "../fault.ts";
+import { commonFaults, done, until } from "../fault.ts";
+import type { Fault } from "../fault.ts";
 import type { ControlPlanePlace } from "./kind.ts";
 
 const OUTAGE_MS = 8_000;
@@ -16,13 +16,6 @@ type Side = (typeof SIDES)[number];
 
 function at({ here }: ControlPlanePlace, side: Side): SeedName {
   return side === "source" ? here : otherSeed(here);
-}
-
-const done: Struck = { heal: async () => undefined };
-
-async function until(disposable: Promise<AsyncDisposable>): Promise<Struck> {
-  const struck = await disposable;
-  return { heal: async () => await struck[Symbol.asyncDispose]() };
 }
 
 /** Its kubelet starts a pod of that name again, where there was one. */

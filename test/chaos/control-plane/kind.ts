@@ -3,6 +3,7 @@ import type { ControlPlaneReport } from "../../../activities/control-plane/types
 import { CONTROL_PLANE_PHASES } from "../../../inputs/control-plane-migration.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import type { ControlPlaneClientsResult } from "../../../testbed/control-plane/workload/conclusion.ts";
+import { PREFLIGHT } from "../../../workflows/engine/state.ts";
 import { openBed, otherSeed } from "../../e2e/control-plane/bed.ts";
 import type { ControlPlaneBed, SeedName } from "../../e2e/control-plane/bed.ts";
 import { expectUnharmed } from "../../e2e/control-plane/clients.ts";
@@ -23,7 +24,7 @@ export interface ControlPlanePlace extends Place {
 
 export const controlPlane: Kind<ControlPlanePlace> = {
   name: "control-plane",
-  phases: ["Preflight", ...CONTROL_PLANE_PHASES],
+  phases: [PREFLIGHT, ...CONTROL_PLANE_PHASES],
   faults,
   async open() {
     const bed = await openBed();

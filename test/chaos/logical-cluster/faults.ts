@@ -1,7 +1,7 @@
 import type { Server } from "../../../testbed/process.ts";
 import { other } from "../../e2e/harness/bed.ts";
 import type { ShardName } from "../../e2e/harness/bed.ts";
-import { commonFaults } from "../fault.ts";
+import { commonFaults, done, until } from "../fault.ts";
 import type { Fault, Struck } from "../fault.ts";
 import type { ChaosBed } from "./bed.ts";
 
@@ -22,13 +22,6 @@ async function killed(server: Server): Promise<Struck> {
   await server.kill();
   return { heal: async () => void (await server.start()) };
 }
-
-async function until(disposable: Promise<AsyncDisposable>): Promise<Struck> {
-  const struck = await disposable;
-  return { heal: async () => await struck[Symbol.asyncDispose]() };
-}
-
-const done: Struck = { heal: async () => undefined };
 
 function faultsAt(side: Side): Fault<ChaosBed>[] {
   return [

@@ -1,11 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { MoveReport } from "../../../activities/logical-cluster/types.ts";
+import { LOGICAL_CLUSTER_PHASES } from "../../../inputs/logical-cluster-migration.ts";
 import { Clients } from "../../../testbed/workload/clients.ts";
 import { fenceOf } from "../../../testbed/workload/fence.ts";
 import { conclude } from "../../../testbed/workload/result.ts";
 import type { ClientsResult } from "../../../testbed/workload/result.ts";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
+import { PREFLIGHT } from "../../../workflows/engine/state.ts";
 import { tracesOf } from "../../e2e/harness/aftermath.ts";
 import { other } from "../../e2e/harness/bed.ts";
 import { IMPATIENT } from "../../e2e/harness/moves.ts";
@@ -19,17 +21,7 @@ const AROUND_MS = 500;
 
 export const logicalCluster: Kind<ChaosBed> = {
   name: "logical-cluster",
-  phases: [
-    "Preflight",
-    "AlignRevisions",
-    "CopySnapshot",
-    "Tail",
-    "Verify",
-    "Cutover",
-    "AwaitRouting",
-    "OriginCleanup",
-    "Finalize",
-  ],
+  phases: [PREFLIGHT, ...LOGICAL_CLUSTER_PHASES],
   faults,
   open: async () => await ChaosBed.open(),
   begin,
