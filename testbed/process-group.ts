@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { isAlive } from "./process-identity.ts";
+import { isAlive, isStopped } from "./process-identity.ts";
 import type { ProcessIdentity } from "./process-identity.ts";
 
 /** Time between asking a server to end and killing it, where nobody waits for its last words. */
 const graceMs = 3_000;
 const lookEveryMs = 50;
+const freezeLookEveryMs = 5;
 
 /** Sends a signal to the whole process group that the leader leads; a group that is gone is no error. */
 export function signalGroup(leader: ProcessIdentity, signal: NodeJS.Signals): void {
@@ -14,6 +15,12 @@ export function signalGroup(leader: ProcessIdentity, signal: NodeJS.Signals): vo
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
+}
+
+/** Stops a process group as it stands; its leader does nothing more when this resolves. */
+export async function freezeGroup(leader: ProcessIdentity): Promise<void> {
+  signalGroup(leader, "SIGSTOP");
+  while (isAlive(leader) && !isStopped(leader)) await delay(freezeLookEveryMs);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 /**
  * A process that can be recognised later: process ids are reused, but no two
@@ -23,21 +23,34 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return startOf(identity.pid) === identity.start;
 }
 
+/** Whether SIGSTOP has reached every thread: the system returns from the call before that. */
+export function isStopped({ pid }: ProcessIdentity): boolean {
+  if (process.platform !== "linux")
+    return execFileSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" }).startsWith("T");
+  return readdirSync(`/proc/${pid}/task`).every(
+    (thread) => statFields(`/proc/${pid}/task/${thread}/stat`)?.[0] === "T",
+  );
+}
+
 function startOf(pid: number): string | undefined {
   return process.platform === "linux" ? startFromProc(pid) : startFromPs(pid);
 }
 
 function startFromProc(pid: number): string | undefined {
-  let stat: string;
+  const fields = statFields(`/proc/${pid}/stat`);
+  const [state, startTicks] = [fields?.[0], fields?.[19]];
+  return state === "Z" || state === "X" ? undefined : startTicks;
+}
+
+/** The fields of proc(5)'s `stat` from the third on, or undefined when there is no such process or thread any more. */
+function statFields(file: string): string[] | undefined {
   try {
-    stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const stat = readFileSync(file, "utf8");
+    // The second field is the program's name in brackets, and may itself contain spaces and brackets.
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   } catch {
     return undefined;
   }
-  // The second field is the program's name in brackets, and may itself contain spaces and brackets.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [state, startTicks] = [fields[0], fields[19]];
-  return state === "Z" || state === "X" ? undefined : startTicks;
 }
 
 function startFromPs(pid: number): string | undefined {

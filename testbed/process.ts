@@ -4,7 +4,7 @@ import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { signalGroup } from "./process-group.ts";
+import { freezeGroup, signalGroup } from "./process-group.ts";
 import { identityOf } from "./process-identity.ts";
 import type { ProcessIdentity } from "./process-identity.ts";
 import { RunRegistry } from "./run-registry.ts";
@@ -132,7 +132,18 @@ export class Server {
     await this.#running?.exited;
   }
 
-  /** Sends a signal to the server's process group, e.g. SIGSTOP and SIGCONT to freeze and thaw it. */
+  /** Stops the server as it stands, with all its connections; it does nothing more when this resolves. */
+  async freeze(): Promise<void> {
+    if (!this.isRunning) throw new Error(`${this.spec.name} does not run`);
+    await freezeGroup((this.#running as Running).identity);
+  }
+
+  /** Lets a frozen server go on where it was. */
+  thaw(): void {
+    this.signal("SIGCONT");
+  }
+
+  /** Sends a signal to the server's process group. */
   signal(signal: NodeJS.Signals): void {
     if (signal === "SIGKILL" || signal === "SIGTERM") this.#stopping = true;
     if (this.#running !== undefined) signalGroup(this.#running.identity, signal);

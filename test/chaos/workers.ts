@@ -37,11 +37,11 @@ export class WorkerPair {
   /** Stops the worker as it stands, with all its connections and thoughts, and starts another. */
   async freeze(): Promise<{ thaw(): void }> {
     const zombie = this.#current;
-    zombie.signal("SIGSTOP");
+    await zombie.freeze();
     this.#zombies.push(zombie);
     this.#current = await makeWorker(this.#config);
     await this.#current.start();
-    return { thaw: () => zombie.signal("SIGCONT") };
+    return { thaw: () => zombie.thaw() };
   }
 
   /** Waits until the new worker has begun a step that the frozen one had, or the move has got on without it. */

@@ -161,9 +161,9 @@ it("lets a process end that has forgotten to close it", async () => {
 it("gives up a member that has fallen silent, and comes back to it", async () => {
   const client = clientOf([etcd.endpoint], 500);
   await write(client, "before");
-  etcd.server.signal("SIGSTOP");
+  await etcd.server.freeze();
   await expect(read(client)).rejects.toThrow(GRPCDeadlineExceededError);
-  etcd.server.signal("SIGCONT");
+  etcd.server.thaw();
   const again = clientOf([etcd.endpoint], 10_000);
   expect((await read(again)).entries[0]?.value.toString()).toBe("before");
   expect((await read(client)).entries[0]?.value.toString()).toBe("before");

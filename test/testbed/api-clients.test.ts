@@ -205,7 +205,7 @@ describe("clients of a control plane", () => {
     const on = await start("behind");
     await work(on, 100);
     await on.stop();
-    bed.servers[0]?.signal("SIGSTOP");
+    await bed.servers[0]?.freeze();
     const second = await openSecond();
     try {
       await writeApart(on, 3, "program-3-register-1", "put", second);
@@ -220,7 +220,7 @@ describe("clients of a control plane", () => {
       expect(result.lostWrites).toBe(0);
     } finally {
       second.close();
-      bed.servers[0]?.signal("SIGCONT");
+      bed.servers[0]?.thaw();
     }
   });
 
