@@ -33,6 +33,8 @@ type Input = Parameters<Cutover>[0];
 
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
+/** Requests that came before the fence may end by themselves for this long: nobody repeats one that is cut off. */
+const GRACE_MS = 50;
 
 /**
  * The cutover: catch up, fence, prove the fence, drain, check, switch. Each part finds out what an earlier attempt has
@@ -63,8 +65,8 @@ export function createCutover(site: KcpSite): Cutover {
       session,
       input,
       fence,
-      async (set, signal) =>
-        await insideFence(session, input, { fence: set, prepared, tail: running, signal }),
+      async (fenceAt, signal) =>
+        await insideFence(session, input, { fence, fenceAt, prepared, tail: running, signal }),
     );
   };
 }
@@ -143,7 +145,7 @@ async function underFence(
   session: Session,
   input: Input,
   fence: Fence,
-  run: (fence: SetFence, signal: AbortSignal) => Promise<Switched>,
+  run: (fenceAt: number, signal: AbortSignal) => Promise<Switched>,
 ): Promise<Switched> {
   const stop = Context.current().cancellationSignal;
   const at = await recordFence(session);
@@ -151,7 +153,7 @@ async function underFence(
   const deadline = AbortSignal.timeout(Math.max(0, remainingMs));
   try {
     if (remainingMs <= 0) throw new Error("an earlier attempt ended inside the fence");
-    return await run({ at, set: async () => await fence.set() }, AbortSignal.any([deadline, stop]));
+    return await run(at, AbortSignal.any([deadline, stop]));
   } catch (error) {
     // The answer of the switch may have been lost; after it there is no opening again.
     const done = await readRecord<Switched>(session, "switched");
@@ -165,26 +167,24 @@ async function underFence(
   }
 }
 
-interface SetFence {
-  /** When it was first asked for, ms since the epoch: before a crash perhaps. */
-  readonly at: number;
-  set(): Promise<void>;
-}
-
 interface Inside {
-  readonly fence: SetFence;
+  readonly fence: Fence;
+  /** When it was first asked for, ms since the epoch: before a crash perhaps. */
+  readonly fenceAt: number;
   readonly prepared: Prepared;
   readonly tail: RunningTail;
   readonly signal: AbortSignal;
 }
 
 async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
-  const { fence, prepared, tail: running, signal } = inside;
+  const { fence, fenceAt, prepared, tail: running, signal } = inside;
   const { to, origin, cluster } = session;
   running.takeChanged();
   // After a crash inside the fence it may stand already.
   if (!(await isFenced(session, input.fence))) await fence.set();
   while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
+  await delay(GRACE_MS, undefined, { signal });
+  await fence.cut(signal);
   const fencedAt = Date.now();
 
   const end = await pulse(origin);
@@ -201,7 +201,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
 
   signal.throwIfAborted();
   const result: Switched = {
-    fenceAt: fence.at,
+    fenceAt,
     fencedAt,
     drainedAt,
     checkedAt,

@@ -4,8 +4,13 @@ import type { ApiServer } from "../api-server.ts";
 export interface Fence {
   /** Everything that can be done ahead, so that `set` is one call. Nothing is stopped yet. */
   prepare(): Promise<void>;
-  /** Asks for the fence. It is in effect when every replica's probe says so, and not before. */
+  /** Asks for the fence. New requests are refused when every replica's probe says so, and not before. */
   set(): Promise<void>;
+  /**
+   * Ends what is still open for the cluster: watches, and requests that have come before the fence. Resolves when they
+   * have been told; to be called when new ones are refused.
+   */
+  cut(signal: AbortSignal): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
   /**

@@ -29,6 +29,9 @@ export class InactiveFence implements Fence {
     });
   }
 
+  /** What is open has ended with {@link set}. */
+  async cut(): Promise<void> {}
+
   async lift(): Promise<void> {
     await annotate(this.#target.shard, this.#target.cluster, ANNOTATION.inactive, null);
   }

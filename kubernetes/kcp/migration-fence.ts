@@ -18,23 +18,33 @@ type Change =
 
 const BINDING = "migration.kcp.io";
 const CLAIM = "rehome.dev/claim";
-/** Names no shard, so nobody takes itself for the destination and nothing is ever copied by kcp. */
+/** Names no shard, so nobody takes itself for that end of the migration. */
 const NO_SHARD = "rehome-none";
 /** Names no cluster, so nobody takes itself for the origin while the object is being made ready. */
 const NO_CLUSTER = "rehome-idle";
-/** The origin acts in these, and copies onto itself and deletes everything if it is the destination as well. */
+/** Both ends act in these; one that is origin and destination would copy onto itself and delete everything. */
+const PARKED = { phase: "Preparing", originShard: NO_SHARD };
+const MARKED = { phase: "Migrating", originShard: NO_SHARD };
 const FENCING = new Set(["Preparing", "Migrating"]);
 const SETTLE = { everyMs: 50, deadlineMs: 20_000 };
+const CUT = { everyMs: 5, deadlineMs: 20_000 };
 
 /**
- * kcp's own fence: a LogicalClusterMigration in phase Preparing makes the origin refuse every request for the cluster
- * with 503 and Retry-After (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration). The object is made ahead
- * and parked in phase DestinationFinalize, which only a destination acts on, and the LogicalCluster is claimed for it,
- * so that fencing is one patch of its status.
+ * kcp's own fence (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration), in two steps, because its own one
+ * fails whatever is under way. The names are those of the object's fields as the origin, S, is made to read them:
  *
- * Two rules keep it harmless. The phase is one of FENCING only while the destination names no shard. And every change
- * carries the resourceVersion that it was decided on, under a claim that each attempt renews, so an attempt that was
- * given up and wakes up later changes nothing.
+ * | state  | phase               | originShard | destinationShard | what S does                                         |
+ * | ------ | ------------------- | ----------- | ---------------- | --------------------------------------------------- |
+ * | parked | Preparing           | none        | S                | nothing                                             |
+ * | marked | Migrating           | none        | S                | refuses new requests, 503 with Retry-After; copies  |
+ * |        |                     |             |                  | nothing, since it finds no shard of that name       |
+ * | cut    | Preparing, and then | S           | none             | ends all that is still open for the cluster, and    |
+ * |        | Migrating, by kcp   |             |                  | says so by the change of phase                      |
+ * | lifted | DestinationFinalize | S           | S                | drops the mark, relists, sets phase Completed       |
+ *
+ * Two rules keep it harmless. S is never both ends while the phase is one of FENCING. And every change carries the
+ * resourceVersion that it was decided on, under a claim that each attempt renews, so an attempt that was given up and
+ * wakes up later changes nothing.
  */
 export class MigrationFence implements Fence {
   readonly #target: FenceTarget;
@@ -52,24 +62,35 @@ export class MigrationFence implements Fence {
     await this.#ensureMigration();
     const { status } = await this.#takeOver();
     // An earlier attempt has set the fence already.
-    if (FENCING.has(status?.phase ?? "")) return;
-    await this.#change(
-      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
-    );
-    const parked = { phase: "DestinationFinalize", originShard: shardName };
-    await this.#change(({ status: now }) => !isPartOf(parked, now) && { status: parked });
-    await this.#change(
-      ({ spec }) => spec.logicalCluster !== cluster && { spec: { logicalCluster: cluster } },
-    );
+    if (FENCING.has(status?.phase ?? "") && !isPartOf(PARKED, status)) return;
+    await this.#change(({ status: now }) => !isPartOf(PARKED, now) && { status: PARKED });
+    const ours = { destinationShard: shardName, logicalCluster: cluster };
+    await this.#change(({ spec }) => !isPartOf(ours, spec) && { spec: ours });
     await annotate(shard, cluster, ANNOTATION.migrating, `${workspace}:${this.#name}`);
   }
 
   async set(): Promise<void> {
     await this.#change(({ spec, status }) => {
-      if (spec.destinationShard !== NO_SHARD) throw new FenceTakenError(`${this.#name} is being lifted`);
-      // In phase Migrating the origin may have been restarted and have forgotten; Preparing makes it mark again.
-      return status?.phase !== "Preparing" && { status: { phase: "Preparing" } };
+      // From here on the origin marks by itself, after a restart too.
+      if (isPartOf(PARKED, status)) return { status: MARKED };
+      // On the way to the cut and after it, it has to be told again.
+      return spec.destinationShard === NO_SHARD && status?.phase !== "Preparing" && this.#cutting();
     });
+  }
+
+  async cut(signal: AbortSignal): Promise<void> {
+    await this.#change(
+      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
+    );
+    await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
+    await pollUntil(
+      "kcp has ended what was open",
+      async () => {
+        const { status } = await this.#target.frontProxy.json<Migration>({ path: this.#path });
+        return status?.phase === "Migrating" || `phase ${status?.phase ?? "none"}`;
+      },
+      { ...CUT, signal },
+    );
   }
 
   /**
@@ -85,10 +106,9 @@ export class MigrationFence implements Fence {
       const done = status?.phase === "Completed" && spec.destinationShard === origin;
       return !done && !isPartOf(over, status) && { status: over };
     });
-    await this.#change(({ spec, status }) => {
-      if (FENCING.has(status?.phase ?? "")) throw new FenceTakenError(`${this.#name} was set again`);
-      return spec.destinationShard !== origin && { spec: { destinationShard: origin } };
-    });
+    await this.#change(
+      ({ spec }) => spec.destinationShard !== origin && { spec: { destinationShard: origin } },
+    );
     await pollUntil(
       "kcp has dropped the fence",
       async () => {
@@ -106,6 +126,10 @@ export class MigrationFence implements Fence {
     // nobody will have again.
     if (migration.spec.logicalCluster !== NO_CLUSTER && !isGone) await this.lift();
     await this.#target.frontProxy.request({ method: "DELETE", path: this.#path });
+  }
+
+  #cutting(): Change {
+    return { status: { phase: "Preparing", originShard: this.#target.shardName } };
   }
 
   get #name(): string {
@@ -147,8 +171,19 @@ export class MigrationFence implements Fence {
         throw new FenceTakenError(`${this.#name} has been taken over`);
       }
       const change = decide(migration);
-      if (!change || (await this.#patch(migration, change))) return;
+      if (!change) return;
+      this.#refuseBothEnds(migration, change);
+      if (await this.#patch(migration, change)) return;
     }
+  }
+
+  /** Where no origin is named yet, it is the shard that has the cluster. */
+  #refuseBothEnds({ spec, status }: Migration, change: Change): void {
+    const { shardName } = this.#target;
+    const then = { ...spec, ...status, ...("spec" in change ? change.spec : change.status) };
+    const { phase = "", originShard = shardName, destinationShard } = then;
+    if (!FENCING.has(phase) || originShard !== shardName || destinationShard !== shardName) return;
+    throw new FenceTakenError(`${this.#name} in phase ${phase} would make ${shardName} copy onto itself`);
   }
 
   /** @returns the object as it is then, or undefined when somebody else has changed it. */
