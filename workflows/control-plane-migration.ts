@@ -1,4 +1,4 @@
-import { sleep, uuid4, workflowInfo } from "@temporalio/workflow";
+import { patched, sleep, uuid4, workflowInfo } from "@temporalio/workflow";
 import type {
   Committed,
   ControlPlaneActivities,
@@ -14,7 +14,7 @@ import type {
   StretchedSubject,
   SwitchedDns,
 } from "../activities/control-plane/types.ts";
-import type { CarriedOver } from "../hosting/types.ts";
+import type { CarriedOver, Side } from "../hosting/types.ts";
 import type { Admitted, Carried } from "./engine/definition.ts";
 import { phase } from "./engine/phase.ts";
 import { activitiesFor } from "./engine/retries.ts";
@@ -29,6 +29,8 @@ interface Move extends ControlPlaneAdmission {
   layouts?: readonly EtcdLayout[];
   carriedOver?: CarriedOver;
   joined?: Joined;
+  /** Sides whose VPN server has a client of its own in the data plane. */
+  bridged?: readonly Side[];
   /** Values of the DNS record that lead to the destination. */
   destinationValues?: readonly string[];
   switched?: SwitchedDns;
@@ -184,10 +186,16 @@ const phases = [
     undo: async (move) => await steps(move).stopDestinationApiServers(subject(move)),
   }),
   phase<Move>("BridgeVPN", {
-    summary: "Give the destination's API servers a tunnel of their own",
+    summary: "Give each side's API servers a tunnel that stays wherever the name points",
     when: ({ vpn }) => vpn,
-    run: async (move) => await steps(move).bridgeVpn({ ...subject(move), side: "destination" }),
-    undo: async (move) => await steps(move).dismantleVpnBridge({ ...subject(move), side: "destination" }),
+    run: async (move) => {
+      move.bridged = patched("bridge-both-sides") ? ["source", "destination"] : ["destination"];
+      for (const side of move.bridged) await steps(move).bridgeVpn({ ...subject(move), side });
+    },
+    undo: async (move) => {
+      for (const side of move.bridged!.toReversed())
+        await steps(move).dismantleVpnBridge({ ...subject(move), side });
+    },
   }),
   phase<Move>("SwitchDNS", {
     summary: "Point the DNS record to the destination, and let clients follow as their caches run out",
@@ -248,6 +256,8 @@ const phases = [
       });
       // Only now: as long as the source's API servers serve anybody, they need their tunnel.
       if (move.vpn) await steps(move).moveVpnClients({ ...subject(move), towards: "destination" });
+      if (move.bridged?.includes("source"))
+        await steps(move).dismantleVpnBridge({ ...subject(move), side: "source" });
     },
     undo: async (move) => {
       await steps(move).restartSourceApiServers(subject(move));

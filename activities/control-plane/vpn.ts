@@ -93,7 +93,7 @@ export async function removeBridge(api: ApiServer, vpn: Vpn, side: Side, signal:
 
 /**
  * Makes the regular clients connect anew, and so follow the DNS record, one at a time: each is deleted only after the
- * one before it is ready again. A repetition goes on where it was; a way back that nobody went is not gone.
+ * one before it is ready again. A repetition goes on where it was.
  */
 export async function moveClients(
   api: ApiServer,
@@ -102,9 +102,6 @@ export async function moveClients(
   signal: AbortSignal,
 ): Promise<void> {
   const path = `${deploymentsOf(vpn)}/${vpn.client.deployment}`;
-  const { template } = (await api.json<Deployment>({ path, signal })).spec;
-  const moved = template.metadata?.annotations?.[MOVED]?.startsWith(move) ?? false;
-  if (towards === "source" && !moved) return;
   await merge(api, path, {
     spec: {
       strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
