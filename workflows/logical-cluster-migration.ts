@@ -234,10 +234,12 @@ function plan(move: Move, timeline: Timeline): MoveReport {
 }
 
 function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["outage"]> {
+  const { fenceAt, fencedAt, cutAt = fencedAt } = switched;
   return {
-    totalMs: routed.routedAt - switched.fencedAt,
-    fencingMs: switched.fencedAt - switched.fenceAt,
-    drainMs: switched.drainedAt - switched.fencedAt,
+    totalMs: routed.routedAt - fenceAt,
+    fencingMs: fencedAt - fenceAt,
+    cutMs: cutAt - fencedAt,
+    drainMs: switched.drainedAt - cutAt,
     checkMs: switched.checkedAt - switched.drainedAt,
     switchMs: switched.switchedAt - switched.checkedAt,
     routingMs: routed.routedAt - switched.switchedAt,

@@ -37,7 +37,7 @@ const PROBE_EVERY_MS = 5;
 const GRACE_MS = 50;
 
 /**
- * The cutover: catch up, fence, prove the fence, drain, check, switch. Each part finds out what an earlier attempt has
+ * The cutover: catch up, fence, prove the fence, cut, drain, check, switch. Each part finds out what an earlier attempt has
  * done: the switch records itself in the transaction that makes it, and the time of the fence is kept from before it
  * is set, so the budget counts over crashes.
  */
@@ -183,9 +183,10 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   // After a crash inside the fence it may stand already.
   if (!(await isFenced(session, input.fence))) await fence.set();
   while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
+  const fencedAt = Date.now();
   await delay(GRACE_MS, undefined, { signal });
   await fence.cut(signal);
-  const fencedAt = Date.now();
+  const cutAt = Date.now();
 
   const end = await pulse(origin);
   await running.reach(end);
@@ -203,6 +204,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   const result: Switched = {
     fenceAt,
     fencedAt,
+    cutAt,
     drainedAt,
     checkedAt,
     switchedAt: Date.now(),

@@ -74,8 +74,10 @@ export interface Verified {
 export interface Switched {
   /** The fence was asked for. */
   readonly fenceAt: number;
-  /** Every replica of the origin was seen to refuse: the outage begins here at the latest. */
+  /** Every replica of the origin was seen to refuse new requests. */
   readonly fencedAt: number;
+  /** What was still open for the cluster at the origin had ended. Moves that began before there was a cut have none. */
+  readonly cutAt?: number;
   /** The last change of the origin was at the destination. */
   readonly drainedAt: number;
   /** Counts and changed keys were compared. */
@@ -122,10 +124,14 @@ export interface MoveReport {
   readonly keys: number;
   readonly bytes: number;
   readonly fence: FenceKind;
-  /** From the proof of the fence until every front-proxy served from the destination, and its parts, in ms. */
+  /**
+   * From asking for the fence until every front-proxy served from the destination, in ms: no request is refused before
+   * or after. The parts add up to the total.
+   */
   readonly outage?: {
     readonly totalMs: number;
     readonly fencingMs: number;
+    readonly cutMs: number;
     readonly drainMs: number;
     readonly checkMs: number;
     readonly switchMs: number;

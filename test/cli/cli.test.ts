@@ -58,7 +58,7 @@ describe("a move from start to report", () => {
     expect(code).toBe(0);
     expect(out).toContain("moves root:gated: root → shard-1; gates: Cutover");
     expect(out).toContain("Cutover approved by grace (night window)");
-    expect(out).toMatch(/Finalize done after .*\n.*completed in .*; users were affected for 212 ms/);
+    expect(out).toMatch(/Finalize done after .*\n.*completed in .*; users were affected for 384 ms/);
     const report = await rehome("report", id);
     expect(report.code).toBe(0);
     expect(report.out).toMatch(/^root:gated \(2x8f\w+\) was moved from root to shard-1, proven equal/);

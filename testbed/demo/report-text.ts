@@ -66,16 +66,13 @@ function outage({ outage: parts, switched, fence }: MoveReport): Line[] {
   if (parts === undefined) return [];
   return [
     ...title("Outage, as the move itself timed it"),
-    row(
-      "in all",
-      duration(parts.totalMs),
-      "from the proof of the fence until every front-proxy had switched",
-    ),
+    row("in all", duration(parts.totalMs), "from asking for the fence until every front-proxy had switched"),
+    row("  fence asked for and seen", duration(parts.fencingMs), `${fence} fence`),
+    row("  open requests ended", duration(parts.cutMs)),
     row("  last changes carried over", duration(parts.drainMs), `${count(switched?.changes ?? 0)} changes`),
     row("  checked", duration(parts.checkMs), `${count(switched?.keys ?? 0)} keys counted on both sides`),
     row("  switched", duration(parts.switchMs)),
     row("  routed", duration(parts.routingMs)),
-    row("before it: fence asked for and seen", duration(parts.fencingMs), `${fence} fence`),
   ];
 }
 

@@ -5,5 +5,5 @@ import type { Fence } from "./account.ts";
 export function fenceOf({ switched, outage }: MoveReport): Fence | undefined {
   if (switched === undefined || outage === undefined) return undefined;
   const { fenceAt: askedAt, fencedAt: provenAt } = switched;
-  return { askedAt, provenAt, routedAt: provenAt + outage.totalMs };
+  return { askedAt, provenAt, routedAt: askedAt + outage.totalMs };
 }
