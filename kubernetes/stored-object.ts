@@ -3,6 +3,8 @@
  * (built-in resources: the magic `k8s\0`, then runtime.Unknown; apimachinery, pkg/runtime/serializer/protobuf).
  */
 
+import { fieldsOf } from "./protobuf-fields.ts";
+
 const MAGIC = Buffer.from("k8s\0");
 const ENCRYPTED = "k8s:enc:";
 const OWNER_REFERENCES = Buffer.from('"ownerReferences"');
@@ -45,9 +47,9 @@ function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } |
   const raw = first(unknown, UNKNOWN.raw);
   const metadata = raw && first(raw, METADATA);
   if (!metadata) return undefined;
-  const owners = fields(metadata, OBJECT_META.owners).map(
-    (owner) => first(owner, OWNER_UID)?.toString() ?? "",
-  );
+  const owners = fieldsOf(metadata)
+    .filter(({ number }) => number === OBJECT_META.owners)
+    .map(({ content }) => first(content, OWNER_UID)?.toString() ?? "");
   return owners.length > 0 ? { uid: first(metadata, OBJECT_META.uid)?.toString() ?? "", owners } : undefined;
 }
 
@@ -67,31 +69,5 @@ export function encryptionOf(value: Buffer): string | undefined {
 }
 
 function first(message: Buffer, number: number): Buffer | undefined {
-  return fields(message, number)[0];
-}
-
-/** The length-delimited fields with this number in a protobuf message. */
-function fields(message: Buffer, number: number): Buffer[] {
-  const found: Buffer[] = [];
-  let at = 0;
-  const varint = (): number => {
-    let result = 0;
-    for (let shift = 1; at < message.length; shift *= 128) {
-      const byte = message[at++]!;
-      result += (byte & 0x7f) * shift;
-      if (byte < 0x80) break;
-    }
-    return result;
-  };
-  while (at < message.length) {
-    const tag = varint();
-    const wire = tag % 8;
-    if (wire === 2) {
-      const length = varint();
-      if (Math.floor(tag / 8) === number) found.push(message.subarray(at, at + length));
-      at += length;
-    } else if (wire === 0) varint();
-    else at += wire === 1 ? 8 : 4;
-  }
-  return found;
+  return fieldsOf(message).find((field) => field.number === number)?.content;
 }

@@ -1,5 +1,8 @@
 /** Built-in objects as API servers store them, `k8s\0` and then runtime.Unknown as protobuf, without some of their parts. */
 
+import { fieldsOf } from "../protobuf-fields.ts";
+import type { Field } from "../protobuf-fields.ts";
+
 const MAGIC = "k8s\0";
 /** Field numbers (apimachinery, runtime and meta/v1 generated.proto); `metadata` is the first field of every kind. */
 const RAW = 2;
@@ -10,14 +13,6 @@ const MAP_KEY = 1;
 /** core/v1 generated.proto. */
 const SECRET = { data: 2, type: 3 };
 const TOKEN_TYPE = "kubernetes.io/service-account-token";
-
-interface Field {
-  readonly number: number;
-  /** The whole field, tag included. */
-  readonly bytes: Buffer;
-  /** Of a length-delimited field. */
-  readonly content: Buffer;
-}
 
 /**
  * A stored object without one annotation and without managed fields, for comparing it with another.
@@ -69,36 +64,4 @@ function keyOf(mapEntry: Buffer): string | undefined {
   return fieldsOf(mapEntry)
     .find(({ number }) => number === MAP_KEY)
     ?.content.toString();
-}
-
-function fieldsOf(message: Buffer): Field[] {
-  const found: Field[] = [];
-  let at = 0;
-  const varint = (): number => {
-    let result = 0;
-    for (let scale = 1; at < message.length; scale *= 128) {
-      const byte = message[at++]!;
-      result += (byte & 0x7f) * scale;
-      if (byte < 0x80) break;
-    }
-    return result;
-  };
-  while (at < message.length) {
-    const start = at;
-    const tag = varint();
-    const wire = tag % 8;
-    let content = start;
-    if (wire === 2) {
-      const length = varint();
-      content = at;
-      at += length;
-    } else if (wire === 0) varint();
-    else at += wire === 1 ? 8 : 4;
-    found.push({
-      number: Math.floor(tag / 8),
-      bytes: message.subarray(start, at),
-      content: message.subarray(content, at),
-    });
-  }
-  return found;
 }
