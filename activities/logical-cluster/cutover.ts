@@ -22,7 +22,7 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted } from "./deleted.ts";
 import { mustBeAhead, mustBeEqual, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
-import { fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
+import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
@@ -184,8 +184,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   if (!(await isFenced(session, input.fence))) await fence.set();
   while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
-  await delay(GRACE_MS, undefined, { signal });
-  await fence.cut(signal);
+  await fence.cut({ graceMs: GRACE_MS, signal });
   const cutAt = Date.now();
 
   const end = await pulse(origin);
@@ -255,6 +254,8 @@ async function isFenced({ from, cluster }: Session, kind: FenceKind): Promise<bo
 /** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */
 async function openAgain(session: Session, fence: Fence, signal: AbortSignal): Promise<void> {
   await session.origin.check();
+  // Before the fence goes, for nobody to come to a cancelled context.
+  await beginHealing(session.origin, session.from);
   await fence.lift();
   await healContexts(session.origin, session.from, signal);
   const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);

@@ -93,19 +93,27 @@ export async function readLogicalCluster(
   return entry && { entry, object: JSON.parse(entry.value.toString()) as LogicalCluster };
 }
 
-/** Makes the shard forget that it cancelled the cluster's request context, and waits until it serves again. */
-export async function healContexts(token: Token, shard: Shard, signal: AbortSignal): Promise<void> {
-  const { cluster } = token;
+/**
+ * Makes the shard forget that it cancelled the cluster's request context.
+ * @returns false when there is no cluster any more, or it is being deleted.
+ */
+export async function beginHealing(token: Token, shard: Shard): Promise<boolean> {
   for (;;) {
-    const stored = await readLogicalCluster(shard, cluster);
-    if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return;
+    const stored = await readLogicalCluster(shard, token.cluster);
+    if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return false;
     const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));
     const { succeeded } = await token.transact(
       [when.modifiedAt(stored.entry.key, stored.entry.modRevision)],
       [healing],
     );
-    if (succeeded) break;
+    if (succeeded) return true;
   }
+}
+
+/** The same where it is needed, and waits until the shard serves again. */
+export async function healContexts(token: Token, shard: Shard, signal: AbortSignal): Promise<void> {
+  const { cluster } = token;
+  if (!(await hasDeadContext(shard.api, cluster)) || !(await beginHealing(token, shard))) return;
   await pollUntil(
     `${shard.name} serves ${cluster} again`,
     async () => !(await hasDeadContext(shard.api, cluster)) || "its request context is still cancelled",

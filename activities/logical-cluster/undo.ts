@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
-import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { isGone } from "./deleted.ts";
@@ -26,9 +25,7 @@ export function createUndoActivities(site: KcpSite): Steps {
       const session = await openSession(site, subject);
       const gone = await isGone(session.from, session.to, subject.cluster);
       await fenceOf(site, subject, session.from, subject.fence).dismantle(gone);
-      if (await hasDeadContext(session.from.api, subject.cluster)) {
-        await healContexts(session.origin, session.from, work.signal);
-      }
+      await healContexts(session.origin, session.from, work.signal);
     },
 
     /** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */

@@ -7,10 +7,10 @@ export interface Fence {
   /** Asks for the fence. New requests are refused when every replica's probe says so, and not before. */
   set(): Promise<void>;
   /**
-   * Ends what is still open for the cluster: watches, and requests that have come before the fence. Resolves when they
-   * have been told; to be called when new ones are refused.
+   * Ends what is still open for the cluster: watches, and requests that came before the fence and need more than
+   * `graceMs`. Resolves when they have been told; to be called when new ones are refused.
    */
-  cut(signal: AbortSignal): Promise<void>;
+  cut(options: { readonly graceMs: number; readonly signal: AbortSignal }): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
   /**

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../api-server.ts";
 import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
@@ -78,10 +79,13 @@ export class MigrationFence implements Fence {
     });
   }
 
-  async cut(signal: AbortSignal): Promise<void> {
-    await this.#change(
-      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
-    );
+  async cut({ graceMs, signal }: { graceMs: number; signal: AbortSignal }): Promise<void> {
+    await Promise.all([
+      delay(graceMs, undefined, { signal }),
+      this.#change(
+        ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
+      ),
+    ]);
     await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
     await pollUntil(
       "kcp has ended what was open",
