@@ -34,7 +34,7 @@ type Input = Parameters<Cutover>[0];
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
 /** Requests that came before the fence may end by themselves for this long: nobody repeats one that is cut off. */
-const GRACE_MS = 50;
+const GRACE_MS = 20;
 
 /**
  * The cutover: catch up, fence, prove the fence, cut, drain, check, switch. Each part finds out what an earlier attempt has

@@ -55,6 +55,8 @@ async function moveBackAndForth(): Promise<Moved[]> {
     });
     const report = await move.result();
     await clients.mark(`fence ${number}`, report.switched!.fencedAt);
+    // A controller that has met conflicts takes its time: it is to work in every move.
+    await clients.untilServed();
     const cameBack = await earlierCutovers(move);
     moves.push({ report, cameBack, whole: { from, until: Date.now() } });
   }

@@ -152,6 +152,11 @@ export class Clients {
     await this.#tell({ moment: { name, at } });
   }
 
+  /** Waits until every client that asks all the time has been served once more. */
+  async untilServed(): Promise<void> {
+    await this.#tell({ served: true });
+  }
+
   /** Ends all clients, after those that only look have caught up. */
   async end(): Promise<ClientsReport> {
     return (await this.#tell({ end: true })) as ClientsReport;

@@ -6,6 +6,8 @@
 //
 //	{"chapter": "move 1"}                               counts from now on are kept under this name
 //	{"moment": {"name": "fence 1", "at": 1760000000000}} failures are told relative to the nearest moment
+//	{"served": true}                                    the answer comes when every client but informers has been
+//	                                                    served once more
 //	{"end": true}                                       stops all clients; the answer is the report
 //
 // The first line on standard output is {"ready": true}, when every informer has synced and every client has been served.
@@ -71,14 +73,14 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	if err := all.untilServed(ctx); err != nil {
+	if err := all.untilServed(ctx, append([]string{"informer by id", "informer by path"}, active...)); err != nil {
 		return err
 	}
 	output := json.NewEncoder(os.Stdout)
 	if err := output.Encode(map[string]bool{"ready": true}); err != nil {
 		return err
 	}
-	if err := obey(all.recorder, output); err != nil {
+	if err := obey(ctx, all, output); err != nil {
 		return err
 	}
 	return output.Encode(all.finish(ctx))
@@ -87,11 +89,12 @@ func run(o options) error {
 type command struct {
 	Chapter string  `json:"chapter"`
 	Moment  *moment `json:"moment"`
+	Served  bool    `json:"served"`
 	End     bool    `json:"end"`
 }
 
 // obey reads commands until it is told to end, or until the end of the input.
-func obey(r *recorder, output *json.Encoder) error {
+func obey(ctx context.Context, all *clients, output *json.Encoder) error {
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
 		var wanted command
@@ -102,10 +105,16 @@ func obey(r *recorder, output *json.Encoder) error {
 			return nil
 		}
 		if wanted.Chapter != "" {
-			r.begin(wanted.Chapter)
+			all.recorder.begin(wanted.Chapter)
 		}
 		if wanted.Moment != nil {
-			r.addMoment(*wanted.Moment)
+			all.recorder.addMoment(*wanted.Moment)
+		}
+		if wanted.Served {
+			all.recorder.forgetServed()
+			if err := all.untilServed(ctx, active); err != nil {
+				return err
+			}
 		}
 		if err := output.Encode(map[string]int64{"at": time.Now().UnixMilli()}); err != nil {
 			return err

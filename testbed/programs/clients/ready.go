@@ -7,11 +7,14 @@ import (
 	"time"
 )
 
-const servedWithin = 60 * time.Second
+// A controller waits up to a minute when it has met many conflicts, and an informer that was refused often half a minute.
+const servedWithin = 2 * time.Minute
 
-// untilServed waits until every client has had a success, so that the beginning is not counted into what follows.
-func (a *clients) untilServed(ctx context.Context) error {
-	names := []string{"writer", "churn", "apply", "elector", "kubectl", "controller", "provider", "informer by id", "informer by path"}
+// active are the clients that ask all the time.
+var active = []string{"writer", "churn", "apply", "elector", "kubectl", "controller", "provider"}
+
+// untilServed waits until these clients have had a success, and all informers have synced.
+func (a *clients) untilServed(ctx context.Context, names []string) error {
 	end := time.Now().Add(servedWithin)
 	for {
 		missing := a.recorder.unserved(names)
@@ -28,6 +31,13 @@ func (a *clients) untilServed(ctx context.Context) error {
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
+}
+
+// forgetServed makes untilServed wait for a success that is yet to come.
+func (r *recorder) forgetServed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.served)
 }
 
 func (r *recorder) unserved(clients []string) []string {
