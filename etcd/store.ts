@@ -47,6 +47,12 @@ const MAX_PAGE_KEYS = 2_000;
 /** Every unary call ends: an unreachable store must be an error, never a wait without end. */
 const CALL_DEADLINE_MS = 15_000;
 
+/**
+ * How often an idle connection is tried. etcd drops one that is tried more often than every 5 s (its
+ * `--grpc-keepalive-min-time`), with whatever watches it has, and a busy process is early by as long as it was busy.
+ */
+export const KEEPALIVE_MS = 10_000;
+
 const RANGE = "/etcdserverpb.KV/Range";
 const TXN = "/etcdserverpb.KV/Txn";
 
@@ -76,7 +82,7 @@ export class Store {
           ...(tls.cert && { certChain: readFileSync(tls.cert) }),
         },
       }),
-      grpcOptions: { "grpc.max_receive_message_length": -1, "grpc.keepalive_time_ms": 5_000 },
+      grpcOptions: { "grpc.max_receive_message_length": -1, "grpc.keepalive_time_ms": KEEPALIVE_MS },
       defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + CALL_DEADLINE_MS }),
       faultHandling: {
         host: () => noop,

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Client, Metadata, credentials } from "@grpc/grpc-js";
 import type { ChannelCredentials, ServiceError } from "@grpc/grpc-js";
+import { KEEPALIVE_MS } from "../store.ts";
 import type { StoreOptions } from "../store.ts";
 import { MembershipError, asMembershipError } from "./errors.ts";
 import { idFromWire, idToWire } from "./types.ts";
@@ -62,7 +63,7 @@ export class EtcdMember {
     this.#client = new Client(new URL(endpoint).host, credentialsOf(endpoint, tls), {
       // A membership change is sent once: whether it goes out again is decided after a look at the member list.
       "grpc.enable_retries": 0,
-      "grpc.keepalive_time_ms": 10_000,
+      "grpc.keepalive_time_ms": KEEPALIVE_MS,
       "grpc.initial_reconnect_backoff_ms": 100,
       "grpc.max_reconnect_backoff_ms": 1_000,
       // Channels are shared by default between clients of one address, and closed with the last of them only.
