@@ -9,18 +9,18 @@ import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
-import { hasDeadContext, probeFence } from "../../kubernetes/kcp/probe.ts";
-import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
+import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted } from "./deleted.ts";
-import { mustBeAhead, mustBeEqual, mustCountAlike } from "./cutover-checks.ts";
+import { isFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -59,6 +59,7 @@ export function createCutover(site: KcpSite): Cutover {
       align: session.align,
     });
     const fence = fenceOf(site, input, session.from, input.fence);
+    using watch = new CutWatch(session.from.replicas, input.cluster);
     await fence.prepare();
     const prepared = await prepare(session, input, running, work.signal);
     return await underFence(
@@ -66,7 +67,7 @@ export function createCutover(site: KcpSite): Cutover {
       input,
       fence,
       async (fenceAt, signal) =>
-        await insideFence(session, input, { fence, fenceAt, prepared, tail: running, signal }),
+        await insideFence(session, input, { fence, fenceAt, watch, prepared, tail: running, signal }),
     );
   };
 }
@@ -171,20 +172,21 @@ interface Inside {
   readonly fence: Fence;
   /** When it was first asked for, ms since the epoch: before a crash perhaps. */
   readonly fenceAt: number;
+  readonly watch: CutWatch;
   readonly prepared: Prepared;
   readonly tail: RunningTail;
   readonly signal: AbortSignal;
 }
 
 async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
-  const { fence, fenceAt, prepared, tail: running, signal } = inside;
+  const { fence, fenceAt, watch, prepared, tail: running, signal } = inside;
   const { to, origin, cluster } = session;
   running.takeChanged();
   // After a crash inside the fence it may stand already.
   if (!(await isFenced(session, input.fence))) await fence.set();
   while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
-  await fence.cut({ graceMs: GRACE_MS, signal });
+  await fence.cut({ graceMs: GRACE_MS, seen: watch.isOpen ? watch.ended : undefined, signal });
   const cutAt = Date.now();
 
   const end = await pulse(origin);
@@ -196,6 +198,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     mustCountAlike(session, prepared.ranges, end),
     readForSwitch(session, prepared),
     mustBeEqual(session, changed),
+    mustBeFenced(session, input.fence),
   ]);
   const checkedAt = Date.now();
 
@@ -239,16 +242,6 @@ function appeared({ to, cluster }: Session): Error {
 async function readForSwitch({ from, to, cluster }: Session, { heal }: Prepared): Promise<LogicalCluster> {
   const object = await refuseDeleted(from, cluster);
   return heal ? withHealing(object, to.name) : withoutFence(object);
-}
-
-/** Whether every replica of the origin refuses because of the fence. */
-async function isFenced({ from, cluster }: Session, kind: FenceKind): Promise<boolean> {
-  const seen = await Promise.all(
-    from.replicas.map(
-      async (replica) => await probeFence(replica, cluster, kind).catch((error: unknown) => String(error)),
-    ),
-  );
-  return seen.every((state) => state === "fenced");
 }
 
 /** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */

@@ -8,9 +8,9 @@ export interface Fence {
   set(): Promise<void>;
   /**
    * Ends what is still open for the cluster: watches, and requests that came before the fence and need more than
-   * `graceMs`. Resolves when they have been told; to be called when new ones are refused.
+   * `graceMs`. To be called when new ones are refused. Resolves when kcp says that it is done, or with `seen`.
    */
-  cut(options: { readonly graceMs: number; readonly signal: AbortSignal }): Promise<void>;
+  cut(options: CutOptions): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
   /**
@@ -18,6 +18,13 @@ export interface Fence {
    * @param isGone the cluster is on no shard any more, so nobody can be seen to take the fence off.
    */
   dismantle(isGone: boolean): Promise<void>;
+}
+
+export interface CutOptions {
+  readonly graceMs: number;
+  /** Resolves when somebody has seen it. */
+  readonly seen?: Promise<unknown> | undefined;
+  readonly signal: AbortSignal;
 }
 
 export interface FenceTarget {

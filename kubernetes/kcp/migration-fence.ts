@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../api-server.ts";
 import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
-import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
+import type { CutOptions, Fence, FenceClaim, FenceTarget } from "./fence.ts";
 import { ANNOTATION, annotate, clusterPath } from "./logical-cluster.ts";
 import { pollUntil } from "../wait.ts";
 
@@ -28,7 +28,7 @@ const PARKED = { phase: "Preparing", originShard: NO_SHARD };
 const MARKED = { phase: "Migrating", originShard: NO_SHARD };
 const FENCING = new Set(["Preparing", "Migrating"]);
 const SETTLE = { everyMs: 50, deadlineMs: 20_000 };
-const CUT = { everyMs: 5, deadlineMs: 20_000 };
+const CUT = { everyMs: 20, deadlineMs: 20_000 };
 
 /**
  * kcp's own fence (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration), in two steps, because its own one
@@ -79,7 +79,7 @@ export class MigrationFence implements Fence {
     });
   }
 
-  async cut({ graceMs, signal }: { graceMs: number; signal: AbortSignal }): Promise<void> {
+  async cut({ graceMs, seen, signal }: CutOptions): Promise<void> {
     await Promise.all([
       delay(graceMs, undefined, { signal }),
       this.#change(
@@ -87,6 +87,17 @@ export class MigrationFence implements Fence {
       ),
     ]);
     await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
+    const stop = new AbortController();
+    const told = this.#awaitCut(AbortSignal.any([signal, stop.signal]));
+    try {
+      await (seen ? Promise.race([told, seen]) : told);
+    } finally {
+      stop.abort();
+      told.catch(() => undefined);
+    }
+  }
+
+  async #awaitCut(signal: AbortSignal): Promise<void> {
     await pollUntil(
       "kcp has ended what was open",
       async () => {
