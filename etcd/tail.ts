@@ -80,8 +80,8 @@ export async function tail(
 
 /** A tail that goes on while its caller does other things. */
 export interface RunningTail extends AsyncDisposable {
-  /** Resolves once everything up to `revision`, which must be that of a pulse, is applied. */
-  reach(revision: bigint): Promise<TailProgress>;
+  /** Resolves once everything up to `revision`, which must be that of a pulse, is applied. @throws the signal's reason. */
+  reach(revision: bigint, signal?: AbortSignal): Promise<TailProgress>;
   /** The keys carried over since this was last asked. */
   takeChanged(): Set<Key>;
   /** Settles when the tail ends: by the abort of its signal, or rejected by what broke it. */
@@ -119,8 +119,9 @@ export async function startTail(origin: Store, writer: Writer, options: TailOpti
   void ended.then(() => finish(signal.reason), finish);
   return {
     ended,
-    async reach(revision) {
+    async reach(revision, until) {
       const waiter = Promise.withResolvers<TailProgress>();
+      until?.addEventListener("abort", () => waiter.reject(until.reason), { once: true });
       waiting.set(revision, waiter);
       settle();
       if (over) waiter.reject(over.reason);

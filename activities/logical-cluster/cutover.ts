@@ -9,7 +9,6 @@ import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
-import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
@@ -33,13 +32,11 @@ type Input = Parameters<Cutover>[0];
 
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
-/** Requests that came before the fence may end by themselves for this long: nobody repeats one that is cut off. */
-const GRACE_MS = 20;
 
 /**
- * The cutover: catch up, fence, prove the fence, cut, drain, check, switch. Each part finds out what an earlier attempt has
- * done: the switch records itself in the transaction that makes it, and the time of the fence is kept from before it
- * is set, so the budget counts over crashes.
+ * The cutover: catch up, fence, prove the fence, cut, drain, check, switch. The switch records itself in the transaction
+ * that makes it, so a repetition finds it done. A fence is recorded before it is set, so a repetition that finds one
+ * takes it off before all else: nothing is made ready, and nothing can go wrong, while users wait.
  */
 export function createCutover(site: KcpSite): Cutover {
   return async (input) => {
@@ -48,28 +45,40 @@ export function createCutover(site: KcpSite): Cutover {
     const done = await readRecord<Switched>(session, "switched");
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
+    const fence = fenceOf(site, input, session.from, input.fence);
+    if (await readRecord(session, "fence")) await openAgain(session, fence, work.signal);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
-    await copyLateFamilies(session, work.signal).catch(async (error: unknown) => {
-      throw await nameTooLarge(error, session);
-    });
-    await using running = await startTail(session.from.store, session.writer, {
-      cluster: input.cluster,
-      signal: work.signal,
-      align: session.align,
-    });
-    const fence = fenceOf(site, input, session.from, input.fence);
-    using watch = new CutWatch(session.from.replicas, input.cluster);
-    await fence.prepare();
-    const prepared = await prepare(session, input, running, work.signal);
-    return await underFence(
-      session,
-      input,
-      fence,
-      async (fenceAt, signal) =>
-        await insideFence(session, input, { fence, fenceAt, watch, prepared, tail: running, signal }),
-    );
+    try {
+      return await cutOver(session, input, fence, work.signal);
+    } catch (error) {
+      if (!(error instanceof CompactedError)) throw error;
+      throw failure(
+        "NotVerified",
+        "the origin's history since the proof has been compacted: it is made again",
+      );
+    }
   };
+}
+
+async function cutOver(session: Session, input: Input, fence: Fence, signal: AbortSignal): Promise<Switched> {
+  await copyLateFamilies(session, signal).catch(async (error: unknown) => {
+    throw await nameTooLarge(error, session);
+  });
+  await using running = await startTail(session.from.store, session.writer, {
+    cluster: input.cluster,
+    signal,
+    align: session.align,
+  });
+  await fence.prepare();
+  const prepared = await prepare(session, input, running, signal);
+  return await underFence(
+    session,
+    input,
+    fence,
+    async (fenceAt, until) =>
+      await insideFence(session, input, { fence, fenceAt, prepared, tail: running, signal: until }),
+  );
 }
 
 const kinship = ({ value }: Entry) => kinshipOf(value);
@@ -106,7 +115,7 @@ async function prepare(
   const [ranges, heal, changed] = await Promise.all([
     rangesOnEitherSide(from.store, to.store, cluster),
     hasDeadContext(to.api, cluster),
-    changedSinceVerify(session, BigInt(input.verifiedAt), until, signal),
+    changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until, signal }),
     running.reach(until),
   ]);
   const late = await verify(from.store, to.store, {
@@ -118,27 +127,10 @@ async function prepare(
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
-  // Not while a crashed attempt's fence may stand.
-  if (!(await readRecord(session, "fence"))) {
-    await mustBeAhead(session);
-    // Resources that came since Verify.
-    await warmUpBriefly(session, recorded.revision, signal);
-  }
+  await mustBeAhead(session);
+  // Resources that came since Verify.
+  await warmUpBriefly(session, recorded.revision, signal);
   return { ranges, heal };
-}
-
-async function changedSinceVerify(
-  { from, cluster }: Session,
-  verifiedAt: bigint,
-  until: bigint,
-  signal: AbortSignal,
-) {
-  try {
-    return await changedKeys(from.store, { cluster, from: verifiedAt + 1n, until, signal });
-  } catch (error) {
-    if (!(error instanceof CompactedError)) throw error;
-    throw failure("NotVerified", "the origin's history since the proof has been compacted: it is made again");
-  }
 }
 
 /** Sets the time of the fence and takes the fence off again when `run` fails or does not end in time. */
@@ -150,17 +142,15 @@ async function underFence(
 ): Promise<Switched> {
   const stop = Context.current().cancellationSignal;
   const at = await recordFence(session);
-  const remainingMs = at + input.fenceBudgetMs - Date.now();
-  const deadline = AbortSignal.timeout(Math.max(0, remainingMs));
+  const deadline = AbortSignal.timeout(input.fenceBudgetMs);
   try {
-    if (remainingMs <= 0) throw new Error("an earlier attempt ended inside the fence");
     return await run(at, AbortSignal.any([deadline, stop]));
   } catch (error) {
     // The answer of the switch may have been lost; after it there is no opening again.
     const done = await readRecord<Switched>(session, "switched");
     if (done) return done;
     await openAgain(session, fence, stop);
-    if (remainingMs > 0 && !deadline.aborted) throw error;
+    if (!deadline.aborted) throw error;
     throw failure("FenceBudgetExceeded", {
       message: `the switch was not done in ${input.fenceBudgetMs} ms; the fence is off and ${input.from} serves again`,
       found: error instanceof Error ? error.message : String(error),
@@ -170,27 +160,25 @@ async function underFence(
 
 interface Inside {
   readonly fence: Fence;
-  /** When it was first asked for, ms since the epoch: before a crash perhaps. */
+  /** When it was asked for, ms since the epoch. */
   readonly fenceAt: number;
-  readonly watch: CutWatch;
   readonly prepared: Prepared;
   readonly tail: RunningTail;
   readonly signal: AbortSignal;
 }
 
 async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
-  const { fence, fenceAt, watch, prepared, tail: running, signal } = inside;
+  const { fence, fenceAt, prepared, tail: running, signal } = inside;
   const { to, origin, cluster } = session;
   running.takeChanged();
-  // After a crash inside the fence it may stand already.
-  if (!(await isFenced(session, input.fence))) await fence.set();
+  await fence.set();
   while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
-  await fence.cut({ graceMs: GRACE_MS, seen: watch.isOpen ? watch.ended : undefined, signal });
+  await fence.cut(signal);
   const cutAt = Date.now();
 
   const end = await pulse(origin);
-  await running.reach(end);
+  await running.reach(end, signal);
   const drainedAt = Date.now();
 
   const changed = running.takeChanged();
@@ -260,10 +248,8 @@ async function readRecord<T>({ to, cluster }: Session, which: "fence" | "switche
   return entry && (JSON.parse(entry.value.toString()) as T);
 }
 
-/** When the fence was first asked for: by an earlier attempt that crashed inside it, or now. */
+/** Notes down that the fence is about to be asked for, for an attempt that comes after a crash. @returns when, ms */
 async function recordFence(session: Session): Promise<number> {
-  const earlier = await readRecord<{ at: number }>(session, "fence");
-  if (earlier) return earlier.at;
   const at = Date.now();
   const { fence } = ownKeys(session.to.store.prefix, session.cluster);
   await session.destination.transact([], [put(fence, JSON.stringify({ at }))]);

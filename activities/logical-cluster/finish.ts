@@ -139,11 +139,13 @@ async function servesDestination(proxy: ApiServer, { to, cluster }: Session): Pr
 }
 
 /** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
-async function keepFenced({ from, cluster }: Session, fence: Fence, kind: FenceKind): Promise<void> {
+async function keepFenced({ from, cluster, origin }: Session, fence: Fence, kind: FenceKind): Promise<void> {
   const seen = await Promise.all(
     from.replicas.map(async (replica) => await probeFence(replica, cluster, kind)),
   );
   if (seen.every((state) => state === "fenced")) return;
+  // Not by an attempt that slept while the move went on: the cluster may be at home here again.
+  await origin.check();
   await fence.prepare();
   await fence.set();
 }

@@ -7,10 +7,10 @@ export interface Fence {
   /** Asks for the fence. New requests are refused when every replica's probe says so, and not before. */
   set(): Promise<void>;
   /**
-   * Ends what is still open for the cluster: watches, and requests that came before the fence and need more than
-   * `graceMs`. To be called when new ones are refused. Resolves when kcp says that it is done, or with `seen`.
+   * Ends what is still open for the cluster: watches, and requests that came before the fence and take long. To be called
+   * when new ones are refused. Resolves when kcp says that it is done.
    */
-  cut(options: CutOptions): Promise<void>;
+  cut(signal: AbortSignal): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
   /**
@@ -18,13 +18,6 @@ export interface Fence {
    * @param isGone the cluster is on no shard any more, so nobody can be seen to take the fence off.
    */
   dismantle(isGone: boolean): Promise<void>;
-}
-
-export interface CutOptions {
-  readonly graceMs: number;
-  /** Resolves when somebody has seen it. */
-  readonly seen?: Promise<unknown> | undefined;
-  readonly signal: AbortSignal;
 }
 
 export interface FenceTarget {

@@ -1,13 +1,12 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../api-server.ts";
 import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
-import type { CutOptions, Fence, FenceClaim, FenceTarget } from "./fence.ts";
+import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
 import { ANNOTATION, annotate, clusterPath } from "./logical-cluster.ts";
 import { pollUntil } from "../wait.ts";
 
 interface Migration {
-  metadata: { resourceVersion: string; annotations?: Record<string, string> };
+  metadata: { uid: string; resourceVersion: string; annotations?: Record<string, string> };
   spec: { logicalCluster: string; destinationShard: string };
   status?: { phase?: string; originShard?: string };
 }
@@ -27,8 +26,10 @@ const NO_CLUSTER = "rehome-idle";
 const PARKED = { phase: "Preparing", originShard: NO_SHARD };
 const MARKED = { phase: "Migrating", originShard: NO_SHARD };
 const FENCING = new Set(["Preparing", "Migrating"]);
+/** The mark may stand in these, and is not set in them. */
+const LIFTING = new Set(["DestinationFinalize", "Failed"]);
 const SETTLE = { everyMs: 50, deadlineMs: 20_000 };
-const CUT = { everyMs: 20, deadlineMs: 20_000 };
+const CUT = { everyMs: 5, deadlineMs: 20_000 };
 
 /**
  * kcp's own fence (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration), in two steps, because its own one
@@ -58,16 +59,20 @@ export class MigrationFence implements Fence {
   }
 
   async prepare(): Promise<void> {
-    const { cluster, shardName, shard, workspace } = this.#target;
+    const { cluster, shardName, shard } = this.#target;
     await this.#ensureBinding();
     await this.#ensureMigration();
-    const { status } = await this.#takeOver();
+    const { metadata, status } = await this.#takeOver();
     // An earlier attempt has set the fence already.
     if (FENCING.has(status?.phase ?? "") && !isPartOf(PARKED, status)) return;
+    // One that ended while it took the fence off has left the mark, under which nothing could be made ready.
+    if (LIFTING.has(status?.phase ?? "")) await this.lift();
     await this.#change(({ status: now }) => !isPartOf(PARKED, now) && { status: PARKED });
     const ours = { destinationShard: shardName, logicalCluster: cluster };
     await this.#change(({ spec }) => !isPartOf(ours, spec) && { spec: ours });
-    await annotate(shard, cluster, ANNOTATION.migrating, `${workspace}:${this.#name}`);
+    // By id, as kcp compares it; the workspace may be configured by its path.
+    const home = metadata.annotations?.[ANNOTATION.cluster];
+    await annotate(shard, cluster, ANNOTATION.migrating, `${home}:${this.#name}`);
   }
 
   async set(): Promise<void> {
@@ -79,25 +84,12 @@ export class MigrationFence implements Fence {
     });
   }
 
-  async cut({ graceMs, seen, signal }: CutOptions): Promise<void> {
-    await Promise.all([
-      delay(graceMs, undefined, { signal }),
-      this.#change(
-        ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
-      ),
-    ]);
+  /** Between mark and cut lie two writes and the turn of kcp's controller, some 40 ms: enough for most requests. */
+  async cut(signal: AbortSignal): Promise<void> {
+    await this.#change(
+      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
+    );
     await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
-    const stop = new AbortController();
-    const told = this.#awaitCut(AbortSignal.any([signal, stop.signal]));
-    try {
-      await (seen ? Promise.race([told, seen]) : told);
-    } finally {
-      stop.abort();
-      told.catch(() => undefined);
-    }
-  }
-
-  async #awaitCut(signal: AbortSignal): Promise<void> {
     await pollUntil(
       "kcp has ended what was open",
       async () => {
@@ -140,7 +132,17 @@ export class MigrationFence implements Fence {
     // kcp reads the LogicalCluster to drop its mark. Without one the mark stays in the origin's memory, for an id that
     // nobody will have again.
     if (migration.spec.logicalCluster !== NO_CLUSTER && !isGone) await this.lift();
-    await this.#target.frontProxy.request({ method: "DELETE", path: this.#path });
+    await this.#delete();
+  }
+
+  /** Deletes the object as this attempt knows it: another's would take its mark's only way back with it. */
+  async #delete(): Promise<void> {
+    for (;;) {
+      const { uid, resourceVersion } = (await this.#takeOver()).metadata;
+      const body = { preconditions: { uid, resourceVersion } };
+      const { status } = await this.#target.frontProxy.request({ method: "DELETE", path: this.#path, body });
+      if (status !== 409) return;
+    }
   }
 
   #cutting(): Change {
@@ -168,8 +170,8 @@ export class MigrationFence implements Fence {
     for (;;) {
       const migration = await this.#target.frontProxy.json<Migration>({ path: this.#path });
       const held = parseClaim(migration);
-      if (held?.move === this.#claim.move && held.epoch > this.#claim.epoch) {
-        throw new FenceTakenError(`${this.#name} is held by a newer attempt of this move`);
+      if (held !== undefined && held.epoch > this.#claim.epoch) {
+        throw new FenceTakenError(`${this.#name} is held by a newer attempt, of ${held.move}`);
       }
       const claimed = await this.#patch(migration, {
         metadata: { annotations: { [CLAIM]: JSON.stringify(this.#claim) } },
