@@ -6,6 +6,7 @@ import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
+import { FenceLog, fenceStateOf, harmOf, isFence } from "../harness/fence-log.ts";
 import { nextChange, own, putsOf } from "../harness/keys.ts";
 import {
   IMPATIENT,
@@ -24,11 +25,14 @@ import { CONFIG_MAPS } from "../harness/objects.ts";
 let bed: Bed;
 let tenant: Tenant;
 let shard: ShardName = "root";
+let fences: FenceLog;
 beforeAll(async () => {
   bed = await Bed.open();
+  fences = await FenceLog.start(bed.store("root"));
   tenant = await makeTenant(bed, shard, await makeProvider(bed, shard));
 });
 afterAll(async () => {
+  await fences?.[Symbol.asyncDispose]();
   await bed?.close();
 });
 
@@ -42,8 +46,8 @@ interface Moment {
 }
 
 const isOurs = ({ entry }: Change, cluster: string) => parseKey("/registry", entry.key)?.cluster === cluster;
-const isFence = ({ entry }: Change, cluster: string) =>
-  entry.key.includes("/logicalclustermigrations/") && entry.key.endsWith(`/rehome-${cluster}`);
+const fenceIn = (phase: string) => (change: Change, cluster: string) =>
+  isFence(change, cluster) && fenceStateOf(change).phase === phase;
 const puts =
   (which: "lock" | "filler" | "fence" | "switched") =>
   ({ entry, type }: Change, cluster: string) =>
@@ -61,6 +65,16 @@ const MOMENTS: readonly (readonly [what: string, moment: Moment])[] = [
   [
     "the fence is about to be set",
     { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("fence") },
+  ],
+  [
+    "the fence is set and the cut is asked for",
+    {
+      phase: "Cutover",
+      activity: "cutover",
+      at: "root",
+      sees: (change, cluster) =>
+        fenceIn("Preparing")(change, cluster) && fenceStateOf(change).originShard !== "rehome-none",
+    },
   ],
   [
     "the switch has just been made",
@@ -128,6 +142,30 @@ describe("kill -9 of the worker", () => {
     expect((await attemptsOf(move)).get("cutover")).toBeGreaterThan(1);
   });
 
+  test(
+    "inside the fence, and again while that is taken off: the move goes on and loses nothing",
+    RACE,
+    async () => {
+      const to = other(shard);
+      const served = await contents(tenant.objects);
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+      const set = await nextChange(bed.store(to), (change) => puts("fence")(change, tenant.cluster));
+      await set.seen;
+      const cut = await nextChange(bed.store("root"), (change) =>
+        fenceIn("Migrating")(change, tenant.cluster),
+      );
+      await cut.seen;
+      const lifting = await nextChange(bed.store("root"), (change) =>
+        fenceIn("DestinationFinalize")(change, tenant.cluster),
+      );
+      const pending = await kill(move);
+      await lifting.seen;
+      pending.push(...(await kill(move)));
+      await finish(move, to, served);
+      expect(pending).toEqual(["cutover", "cutover"]);
+    },
+  );
+
   async function finish(move: Move, to: ShardName, served: unknown): Promise<void> {
     const report = await move.result();
     shard = to;
@@ -178,4 +216,12 @@ test("kill -9 in the middle of a large move, three times: nothing is copied twic
   expect(bulk.filter(([, times]) => times > 1)).toEqual([]);
   expect((await large.objects.list(`${CONFIG_MAPS}?limit=20000`)).items).toHaveLength(count + 4);
   await expectSettledOn(bed, large, "shard-1");
+});
+
+test("in no state that a fence has had in all these moves would kcp have copied or deleted anything", () => {
+  const phases = new Set(fences.states.map(({ phase }) => phase));
+  expect([...phases]).toEqual(
+    expect.arrayContaining(["Preparing", "Migrating", "DestinationFinalize", "Completed"]),
+  );
+  expect(fences.states.filter((state) => harmOf(state) !== undefined)).toEqual([]);
 });

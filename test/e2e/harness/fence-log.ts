@@ -1,0 +1,68 @@
+import { prefixRange } from "../../../etcd/keys.ts";
+import type { Store } from "../../../etcd/store.ts";
+import { watch } from "../../../etcd/watch.ts";
+import type { Change } from "../../../etcd/watch.ts";
+
+/** kcp's LogicalClusterMigration, as far as its controller acts on it. */
+export interface FenceState {
+  readonly logicalCluster: string;
+  readonly phase: string;
+  readonly originShard: string;
+  readonly destinationShard: string;
+}
+
+/** Whether a change is one of the fence of this cluster. */
+export function isFence({ entry }: Change, cluster: string): boolean {
+  return entry.key.includes("/logicalclustermigrations/") && entry.key.endsWith(`/rehome-${cluster}`);
+}
+
+export function fenceStateOf({ entry }: Change): FenceState {
+  const { spec, status } = JSON.parse(entry.value.toString()) as {
+    spec: { logicalCluster: string; destinationShard: string };
+    status?: { phase?: string; originShard?: string };
+  };
+  return { ...spec, phase: status?.phase ?? "", originShard: status?.originShard ?? "" };
+}
+
+/** Every state that any fence has had, as the store of its workspace's shard has it. */
+export class FenceLog implements AsyncDisposable {
+  readonly states: FenceState[] = [];
+  readonly #stop = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+
+  static async start(store: Store): Promise<FenceLog> {
+    const log = new FenceLog();
+    log.#running = log.#follow(store, (await store.head()) + 1n);
+    return log;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #follow(store: Store, from: bigint): Promise<void> {
+    const range = prefixRange(`${store.prefix}/migration.kcp.io/logicalclustermigrations/`);
+    for await (const changes of watch(store, { range, from, signal: this.#stop.signal })) {
+      this.states.push(...changes.filter(({ type }) => type === "Put").map(fenceStateOf));
+    }
+  }
+}
+
+/**
+ * What kcp's controller does in a state (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration/reconciler.go)
+ * that a fence must never be in; undefined for all others.
+ */
+export function harmOf({
+  logicalCluster,
+  phase,
+  originShard,
+  destinationShard,
+}: FenceState): string | undefined {
+  if (phase === "OriginCleanup") return "the origin deletes everything";
+  const copies = ["", "Preparing", "Migrating"].includes(phase) && !logicalCluster.startsWith("rehome-");
+  // Where none is named, the shard that has the cluster is the origin.
+  if (copies && originShard === "") return "any shard may take itself for the origin";
+  if (copies && originShard === destinationShard) return `${originShard} copies onto itself`;
+  return undefined;
+}
