@@ -1,5 +1,5 @@
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { whyNot } from "../e2e/control-plane/bed.ts";
 import { controlPlane } from "./control-plane/kind.ts";
@@ -30,11 +30,9 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
       place = await kind.open();
       usual = await measureUsual(kind, place);
     });
+    const file = resolve(join(".rehome", `chaos-${kind.name}.json`));
     afterAll(async () => {
       await place?.close();
-      mkdirSync(resolve(".rehome"), { recursive: true });
-      const file = resolve(join(".rehome", `chaos-${kind.name}.json`));
-      writeFileSync(file, `${JSON.stringify({ seed, cells: all.length, outcomes }, undefined, 1)}\n`);
       const title = `${kind.name}, seed ${seed}: ${outcomes.length} of ${all.length} cells, ${file}`;
       process.stdout.write(`\n${title}\n\n${tableOf(outcomes)}\n\n`);
     });
@@ -44,6 +42,9 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
       try {
         const outcome = await runCell({ kind, place, usual, seed }, cell);
         outcomes.push(outcome);
+        // After each, because the whole takes hours and may be stopped.
+        mkdirSync(dirname(file), { recursive: true });
+        writeFileSync(file, `${JSON.stringify({ seed, cells: all.length, outcomes }, undefined, 1)}\n`);
         expect(outcome).toMatchObject({ broken: [], hit: true });
       } catch (error) {
         // What is broken must not be blamed on the next cell.
