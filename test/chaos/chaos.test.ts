@@ -9,7 +9,7 @@ import { logicalCluster } from "./logical-cluster/kind.ts";
 import { cellName, draw, matrixOf } from "./matrix.ts";
 import { measureUsual, runCell } from "./run.ts";
 import type { Outcome, Usual } from "./run.ts";
-import { tableOf } from "./table.ts";
+import { tableOf, verdictOf } from "./table.ts";
 
 /**
  * Every fault in every phase is `npm run chaos`. Otherwise some cells, drawn by a seed; the worker's faults in each phase
@@ -42,11 +42,13 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
       try {
         const outcome = await runCell({ kind, place, usual, seed }, cell);
         outcomes.push(outcome);
+        process.stdout.write(`${cellName(cell)}: ${verdictOf(outcome)}\n`);
         // After each, because the whole takes hours and may be stopped.
         mkdirSync(dirname(file), { recursive: true });
         writeFileSync(file, `${JSON.stringify({ seed, cells: all.length, outcomes }, undefined, 1)}\n`);
         expect(outcome).toMatchObject({ broken: [], hit: true });
       } catch (error) {
+        process.stdout.write(`${cellName(cell)}: ${String(error)}\n`);
         // What is broken must not be blamed on the next cell.
         await place.close();
         place = await kind.open();

@@ -14,7 +14,7 @@ export function tableOf(outcomes: readonly Outcome[]): string {
   return [HEADINGS, HEADINGS.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }
 
-function verdictOf({ broken, hit, refused }: Pick<Outcome, "broken" | "hit" | "refused">): string {
+export function verdictOf({ broken, hit, refused }: Pick<Outcome, "broken" | "hit" | "refused">): string {
   if (broken.length > 0) return `BROKEN: ${broken.join("; ")}`;
   if (!hit) return "never hit";
   return refused ? "refused, nothing changed" : "held";

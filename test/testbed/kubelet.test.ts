@@ -170,7 +170,10 @@ describe("a node that runs pods as processes", () => {
       volumes: [{ name: "shared", emptyDir: {} }],
     };
     const stubborn = container(
-      `process.on("SIGTERM", () => console.log("asked")); setInterval(() => {}, 1000)//stubborn`,
+      `const { existsSync } = require("fs");
+       process.on("SIGTERM", () => console.log(existsSync("/tmp/hook") ? "asked after the hook" : "asked"));
+       setInterval(() => {}, 1000)//stubborn`,
+      { lifecycle: { preStop: { exec: { command: ["touch", "/tmp/hook"] } } } },
     );
     await kubectl.apply(
       pod("crashing", spec),
@@ -188,7 +191,7 @@ describe("a node that runs pods as processes", () => {
     await kubectl.waitFor("pod/stubborn", "condition=Ready");
     const [started] = [performance.now(), await kubectl.run("delete", "pod", "stubborn")];
     expect(performance.now() - started).toBeGreaterThan(1_900);
-    expect(await logOf("stubborn")).toContain("asked");
+    expect(await logOf("stubborn")).toContain("asked after the hook");
     expect(await processesWith("//stubborn")).toEqual([]);
     await kubectl.run("delete", "pod", "crashing", "--force");
   });

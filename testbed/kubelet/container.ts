@@ -70,7 +70,7 @@ export class ContainerRunner {
     }
   }
 
-  /** Ends the container: SIGTERM, and SIGKILL after the grace time. It is not started again. */
+  /** Ends the container: its preStop hook, SIGTERM, and SIGKILL after the grace time. It is not started again. */
   stop(graceMs: number): void {
     this.#stopping.abort();
     this.#terminate(graceMs);
@@ -83,9 +83,15 @@ export class ContainerRunner {
   #terminate(graceMs: number): void {
     const sandbox = this.#sandbox;
     if (sandbox === undefined) return;
-    if (graceMs > 0) sandbox.signal("SIGTERM");
     const timer = setTimeout(() => sandbox.signal("SIGKILL"), graceMs);
     void sandbox.exited.then(() => clearTimeout(timer));
+    if (graceMs > 0) void this.#askToEnd(sandbox, graceMs);
+  }
+
+  async #askToEnd(sandbox: Sandbox, graceMs: number): Promise<void> {
+    const hook = this.#options.container.lifecycle?.preStop?.exec?.command;
+    if (hook !== undefined) await sandbox.execute(hook, graceMs);
+    sandbox.signal("SIGTERM");
   }
 
   /** Tries until the program runs; undefined when the container is stopped before. */

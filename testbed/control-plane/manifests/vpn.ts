@@ -153,11 +153,26 @@ export function vpnClientConfig(): V1ConfigMap {
     "verb 3",
     "script-security 2",
     // Clients share the node's network: each answers for its own tunnel address only.
-    `up "/bin/sh -c 'echo 1 > /proc/sys/net/ipv4/conf/$dev/arp_ignore; touch ${connectedFile}'"`,
+    `up "/bin/sh -c 'echo 1 > /proc/sys/net/ipv4/conf/$dev/arp_ignore; echo $dev $ifconfig_local > ${connectedFile}'"`,
     `down "/bin/sh -c 'rm -f ${connectedFile}'"`,
   ];
   return configMap(vpnClientMetadata, { "client.conf": `${settings.join("\n")}\n` });
 }
+
+/**
+ * A client that is about to end forwards what comes, but does not answer the server's path controller any more, nor take
+ * answers back where another client can: so both ways lead elsewhere before it goes, and nothing is lost with it.
+ */
+const retirement = lines(
+  `read -r dev address < ${connectedFile} || exit 0`,
+  // Addresses of the node's own come first by default.
+  "ip rule add pref 10 lookup local && ip rule del pref 0 lookup local",
+  'ip rule add pref 5 iif "$dev" to "$address" blackhole',
+  'network="${address%.*}.0/24"',
+  'ip route show "$network" | grep -qv "dev $dev " && ip route del "$network" dev "$dev"',
+  "sleep 3",
+  'ip rule del pref 5 iif "$dev" to "$address" blackhole',
+);
 
 /** The clients, which run in the moved cluster and connect outwards from there. */
 export function vpnClientDeployment(): V1Deployment {
@@ -178,6 +193,7 @@ export function vpnClientDeployment(): V1Deployment {
         ],
         env: [podName, { name: "VPN_ENDPOINT", value: `${apiServerName}:${vpnPort}` }],
         readinessProbe: { exec: { command: ["test", "-e", connectedFile] }, periodSeconds: 1 },
+        lifecycle: { preStop: { exec: { command: ["/bin/sh", "-c", retirement] } } },
         volumeMounts: [
           runMount,
           { name: "credentials", mountPath: "/srv/openvpn" },
