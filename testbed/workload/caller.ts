@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Account, Verb } from "./account.ts";
-import { isSuccess, wordsOf } from "./http.ts";
+import { isAbsence, isSuccess, wordsOf } from "./http.ts";
 import type { ApiServer, Method, Received } from "./http.ts";
 
 export interface Request {
@@ -87,13 +87,12 @@ export class Caller {
 
   #conclude(
     request: Request,
-    { status, body }: Received,
+    received: Received,
     how: { firstStartedAt: number; startedAt: number; attempts: number; uncertain: boolean },
   ): void {
-    const fine =
-      isSuccess(status) ||
-      status === request.alsoFine ||
-      (how.uncertain && status === request.fineAfterRetry);
+    const { status, body } = received;
+    const isPardoned = status === request.alsoFine || (how.uncertain && status === request.fineAfterRetry);
+    const fine = isSuccess(status) || (isPardoned && (status !== 404 || isAbsence(received)));
     const outcome = fine
       ? "succeeded"
       : status === conflict && request.isTriedAgain === true

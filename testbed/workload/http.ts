@@ -61,6 +61,14 @@ export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
+/**
+ * Whether a 404 says that an object is not there, by its name. Any other says that the whole resource is not served,
+ * as by a kcp that is starting: for a second or two it answers "page not found" for every custom resource.
+ */
+export function isAbsence({ status, body }: Pick<Received, "status" | "body">): boolean {
+  return status === 404 && (body as { details?: { name?: string } } | undefined)?.details?.name !== undefined;
+}
+
 /** The message of a Status object, or the text. */
 export function wordsOf(body: unknown): string {
   const text = typeof body === "string" ? body : (body as { message?: string } | undefined)?.message;

@@ -1,6 +1,6 @@
 import { now } from "./caller.ts";
 import type { Caller, Request } from "./caller.ts";
-import { isSuccess } from "./http.ts";
+import { isAbsence, isSuccess } from "./http.ts";
 import type { Ledger, LostWrite, Write } from "./ledger.ts";
 import { contentOf, makeObject, objectPath, payloadOf } from "./resources.ts";
 import type { Resource, StoredObject } from "./resources.ts";
@@ -162,14 +162,14 @@ export class Writer {
   /** Reads the object, and takes what is there as the answer to what was open. */
   async #settle(): Promise<void> {
     const { resource } = this.#place;
-    const { status, body } = await this.#caller.call({
+    const response = await this.#caller.call({
       verb: "get",
       resource: resource.plural,
       path: this.#path(),
       alsoFine: 404,
     });
-    if (status !== 200 && status !== 404) return;
-    const object = status === 200 ? (body as StoredObject) : undefined;
+    if (!isSuccess(response.status) && !isAbsence(response)) return;
+    const object = isAbsence(response) ? undefined : (response.body as StoredObject);
     const observed = object === undefined ? null : (contentOf(resource, object)?.version ?? -1);
     const lost = this.#ledger.settle(this.key, observed);
     if (lost !== undefined) this.#findings.lost.push(lost);
