@@ -2,6 +2,7 @@ import { prefixRange } from "../../../etcd/keys.ts";
 import type { Store } from "../../../etcd/store.ts";
 import { watch } from "../../../etcd/watch.ts";
 import type { Change } from "../../../etcd/watch.ts";
+import { SHARDS } from "./bed.ts";
 
 /** kcp's LogicalClusterMigration, as far as its controller acts on it. */
 export interface FenceState {
@@ -49,6 +50,8 @@ export class FenceLog implements AsyncDisposable {
   }
 }
 
+const isShard = (name: string) => (SHARDS as readonly string[]).includes(name);
+
 /**
  * What kcp's controller does in a state (kcp v0.32.3, pkg/reconciler/migration/logicalclustermigration/reconciler.go)
  * that a fence must never be in; undefined for all others.
@@ -63,6 +66,7 @@ export function harmOf({
   const copies = ["", "Preparing", "Migrating"].includes(phase) && !logicalCluster.startsWith("rehome-");
   // Where none is named, the shard that has the cluster is the origin.
   if (copies && originShard === "") return "any shard may take itself for the origin";
-  if (copies && originShard === destinationShard) return `${originShard} copies onto itself`;
+  if (copies && isShard(originShard) && originShard === destinationShard)
+    return `${originShard} copies onto itself`;
   return undefined;
 }
