@@ -98,8 +98,10 @@ function failedOf({ failedRequests, requests }: ProtocolResult): [value: string,
 function tunnels({ vpn }: ControlPlaneClientsResult): Line[] {
   return [
     ...title("Through the VPN, a ping each 100 ms"),
-    ...vpn.map(({ side, pings, failed, longestGapMs }) =>
-      row(side, count(pings), `${count(failed)} failed, longest gap ${duration(longestGapMs)}`, zero(failed)),
-    ),
+    ...vpn.map(({ side, pings, failed, longestGapMs, slowestMs, latestMs }) => {
+      const gap = `${count(failed)} failed, longest gap ${duration(longestGapMs)}`;
+      const causes = `sent up to ${duration(latestMs)} late, answered within ${duration(slowestMs)}`;
+      return row(side, count(pings), `${gap}: ${causes}`, zero(failed));
+    }),
   ];
 }

@@ -25,6 +25,10 @@ export interface VpnSideResult {
   /** Beyond the usual interval of 100 ms; from the first ping on and until the last. */
   readonly longestGapMs: number;
   readonly longestGapFrom: number;
+  /** From sending a ping to its answer: what the tunnel, the API server and the pod took. */
+  readonly slowestMs: number;
+  /** How much later than its turn a ping was sent: what the machine took from the clients. */
+  readonly latestMs: number;
   readonly failures: readonly string[];
 }
 

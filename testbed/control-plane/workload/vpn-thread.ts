@@ -20,6 +20,9 @@ class Probe {
   readonly #successes: number[] = [];
   readonly #failures: string[] = [];
   #pings = 0;
+  #sentAt: number | undefined;
+  #slowestMs = 0;
+  #latestMs = 0;
 
   constructor(name: string, client: HttpsClient, path: string) {
     this.#name = name;
@@ -45,6 +48,8 @@ class Probe {
       failed: this.#failures.length,
       longestGapMs: Math.round(gap?.ms ?? to - this.#from),
       longestGapFrom: gap?.from ?? this.#from,
+      slowestMs: Math.round(this.#slowestMs),
+      latestMs: Math.round(this.#latestMs),
       failures: this.#failures.slice(0, examples),
     };
   }
@@ -52,7 +57,10 @@ class Probe {
   async #ping(path: string): Promise<void> {
     this.#pings += 1;
     const sentAt = now();
+    this.#latestMs = Math.max(this.#latestMs, sentAt - (this.#sentAt ?? sentAt) - 1000 / pingsPerSecond);
+    this.#sentAt = sentAt;
     const { status, body } = await this.#client.send({ method: "GET", path, timeoutMs: pingTimeoutMs });
+    this.#slowestMs = Math.max(this.#slowestMs, now() - sentAt);
     if (isSuccess(status)) this.#successes.push(now());
     else this.#failures.push(`${new Date(sentAt).toISOString()}: ${status} ${wordsOf(body)}`);
   }
