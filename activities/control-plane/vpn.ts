@@ -15,7 +15,6 @@ interface Deployment extends KubeObject {
     readonly template: {
       readonly metadata?: {
         readonly labels?: Readonly<Record<string, string>>;
-        readonly annotations?: Readonly<Record<string, string>>;
       };
       readonly spec: {
         readonly containers: readonly {
