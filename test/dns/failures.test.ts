@@ -191,7 +191,8 @@ describe("an answer", () => {
       from: first,
       to: { values: second, ttlSeconds: 5 },
     });
-    const request = sign(update, dns.tsig, Date.now());
+    const signedAt = Date.now();
+    const request = sign(update, dns.tsig, signedAt);
     const bytes = await exchangeTcp(dns.servers[0], request, { timeoutMs: 5_000 });
     const judge = (answer: Buffer, now = Date.now()) => {
       try {
@@ -208,7 +209,8 @@ describe("an answer", () => {
       tampered[at] = (tampered[at] as number) ^ 0x01;
       expect(judge(tampered), `byte ${at}`).not.toBe("valid");
     }
-    const foreign = sign(update, dns.tsig, Date.now() - 1_000);
+    // A signature holds whole seconds (RFC 8945, section 4.2): this is the one of another request.
+    const foreign = sign(update, dns.tsig, signedAt - 1_000);
     expect(verify(decode(bytes), foreign, dns.tsig, Date.now()).kind).toBe("invalid");
   });
 

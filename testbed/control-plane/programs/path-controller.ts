@@ -50,7 +50,8 @@ interface VpnClient {
 class Path {
   readonly #options: PathControllerOptions;
   #via: string | undefined;
-  #connections = "";
+  /** Address to connection. */
+  #known = new Map<string, string>();
 
   constructor(options: PathControllerOptions) {
     this.#options = options;
@@ -58,10 +59,12 @@ class Path {
 
   async follow(clients: readonly VpnClient[]): Promise<void> {
     const { range, device } = this.#options;
-    const connections = clients.map(({ id, address }) => `${id}@${address}`).join(" ");
-    // A new client may have got the address of an old one, and has another MAC address.
-    if (connections !== this.#connections) await ip("neigh", "flush", "dev", device);
-    this.#connections = connections;
+    for (const { id, address } of clients) {
+      // A new client may have got the address of an old one, and has another MAC address. The
+      // neighbours in use are left alone: a packet to one that has to be resolved again waits.
+      if (this.#known.get(address) !== id) await ip("neigh", "flush", "to", address, "dev", device);
+    }
+    this.#known = new Map(clients.map(({ id, address }) => [address, id]));
     const next = await choose(clients, this.#via);
     if (next === undefined) return;
     // The route goes with the device when the server is restarted, so it is set again each time.
