@@ -8,7 +8,7 @@ import { pollUntil } from "../wait.ts";
 interface Migration {
   metadata: { uid: string; resourceVersion: string; annotations?: Record<string, string> };
   spec: { logicalCluster: string; destinationShard: string };
-  status?: { phase?: string; originShard?: string };
+  status?: { phase?: string; originShard?: string; conditions?: readonly object[] };
 }
 
 /** Spec or status, never both: they are written through different paths. */
@@ -25,6 +25,18 @@ const NO_CLUSTER = "rehome-idle";
 /** Both ends act in these; one that is origin and destination would copy onto itself and delete everything. */
 const PARKED = { phase: "Preparing", originShard: NO_SHARD };
 const MARKED = { phase: "Migrating", originShard: NO_SHARD };
+/**
+ * What kcp is about to say of the copy that it cannot make while marked, letter for letter. Said beforehand it writes
+ * nothing, so no write of ours conflicts with one, and none of the ten requests that its client may make at once
+ * (client-go's default; then five a second) is missing when the cut needs it.
+ */
+const NOT_COPIED = {
+  type: "DataCopied",
+  status: "False",
+  severity: "Error",
+  reason: "CopyFailed",
+  message: `failed to get origin shard "${NO_SHARD}": shard.core.kcp.io "${NO_SHARD}" not found`,
+};
 const FENCING = new Set(["Preparing", "Migrating"]);
 /** The mark may stand in these, and is not set in them. */
 const LIFTING = new Set(["DestinationFinalize", "Failed"]);
@@ -78,7 +90,7 @@ export class MigrationFence implements Fence {
   async set(): Promise<void> {
     await this.#change(({ spec, status }) => {
       // From here on the origin marks by itself, after a restart too.
-      if (isPartOf(PARKED, status)) return { status: MARKED };
+      if (isPartOf(PARKED, status)) return { status: marked() };
       // On the way to the cut and after it, it has to be told again.
       return spec.destinationShard === NO_SHARD && status?.phase !== "Preparing" && this.#cutting();
     });
@@ -255,6 +267,10 @@ export class MigrationFence implements Fence {
       SETTLE,
     );
   }
+}
+
+function marked(): NonNullable<Migration["status"]> {
+  return { ...MARKED, conditions: [{ ...NOT_COPIED, lastTransitionTime: new Date().toISOString() }] };
 }
 
 function parseClaim({ metadata }: Migration): FenceClaim | undefined {
