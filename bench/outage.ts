@@ -25,6 +25,7 @@ type Move = (scene: Scene, workspace: Workspace) => Promise<Window>;
 const systems: Readonly<Record<string, Move>> = {
   rehome: async (scene, workspace) => {
     const { report } = await moveWithRehome(scene, workspace);
+    tell(`  of it by rehome's own account: ${JSON.stringify(report.outage)}`);
     const { askedAt, routedAt } = fenceOf(report)!;
     return { from: askedAt, to: routedAt };
   },
