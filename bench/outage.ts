@@ -2,9 +2,10 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Clients } from "../testbed/workload/clients.ts";
 import { verbs } from "../testbed/workload/account.ts";
-import type { GapOf, Verb, Window } from "../testbed/workload/account.ts";
+import type { Account, GapOf, Verb, Window } from "../testbed/workload/account.ts";
 import { now } from "../testbed/workload/caller.ts";
 import { fenceOf } from "../testbed/workload/fence.ts";
+import { longestGap } from "../testbed/workload/gaps.ts";
 import { configMaps, widgets } from "../testbed/workload/resources.ts";
 import { inTurns, tell } from "./bench.ts";
 import type { Bench, Round } from "./bench.ts";
@@ -80,10 +81,14 @@ async function observe(
   const { account, window } = clients;
   await clients.stop();
   const byVerb = longestByVerb(account.gaps(window, cut));
-  tell(`${system}, ${size} objects: longest gap ${longestOf(byVerb)} ms, the move took ${ms} ms`);
+  const silence = longestSilence(account, window, cut);
+  tell(
+    `${system}, ${size} objects: nobody served for ${silence} ms, longest gap of a verb ${longestOf(byVerb)} ms, the move took ${ms} ms`,
+  );
   const failed = account.failures(undefined).failed.filter(({ resource }) => resources.includes(resource));
   const of = (metric: string, unit: string, value: number): Sample => ({ system, size, metric, unit, value });
   return [
+    of("no request served at the cut", "ms", silence),
     of("longest gap at the cut, any verb", "ms", longestOf(byVerb)),
     ...[...byVerb].map(([verb, gap]) => of(verb, "ms", gap)),
     of("longest gap in all the time", "ms", longestOf(longestByVerb(account.gaps(window)))),
@@ -91,6 +96,15 @@ async function observe(
     of("failed", "requests", failed.length),
     of("the whole move", "s", Number((ms / 1000).toFixed(1))),
   ];
+}
+
+/** All verbs together: their requests come so close that it is the time in which nobody is served. */
+function longestSilence({ attempts }: Account, window: Window, cut: Window): number {
+  const served = attempts.filter(
+    ({ resource, status }) => resources.includes(resource) && status >= 200 && status <= 299,
+  );
+  const times = served.map(({ endedAt }) => endedAt);
+  return Math.round(longestGap(times, window.to, cut)?.ms ?? 0);
 }
 
 function longestOf(byVerb: ReadonlyMap<string, number>): number {

@@ -1,5 +1,6 @@
 import type { ControlPlaneReport } from "../../activities/control-plane/types.ts";
 import type { ControlPlaneClientsResult } from "../control-plane/workload/conclusion.ts";
+import type { TunnelResult } from "../control-plane/workload/tunnel-pings.ts";
 
 /** `.rehome/report.json` of this kind: what programs read. The first fields are the same for all kinds. */
 export interface ControlPlaneDemoReport {
@@ -17,6 +18,8 @@ export interface ControlPlaneDemoReport {
   /** What was broken, in words; empty when all is well. */
   readonly broken: readonly string[];
   readonly clients: ControlPlaneClientsResult;
+  /** What got lost in the VPN, in order of the ends of the pings. */
+  readonly tunnels: readonly TunnelResult[];
   readonly move: ControlPlaneReport;
 }
 
@@ -26,12 +29,13 @@ interface Facts {
   readonly historyEvents: number;
   readonly move: ControlPlaneReport;
   readonly clients: ControlPlaneClientsResult;
+  readonly tunnels: readonly TunnelResult[];
   /** How often a controller found another instance of itself alive. */
   readonly doubled: number;
 }
 
 export function makeControlPlaneReport(facts: Facts): ControlPlaneDemoReport {
-  const { workflowId, uiUrl, historyEvents, move, clients } = facts;
+  const { workflowId, uiUrl, historyEvents, move, clients, tunnels } = facts;
   const { requests, failedRequests, lostWrites, longestGapMs, missedEvents } = clients;
   return {
     kind: move.kind,
@@ -47,6 +51,7 @@ export function makeControlPlaneReport(facts: Facts): ControlPlaneDemoReport {
     phases: move.phases,
     broken: brokenPromises(facts),
     clients,
+    tunnels,
     move,
   };
 }
@@ -64,11 +69,15 @@ export function cutWrites({ failures, protocols }: ControlPlaneClientsResult): n
 }
 
 /** Which of rehome's promises the move has broken, as far as it, its clients and its controllers can tell. */
-function brokenPromises({ move, clients, doubled }: Facts): string[] {
+function brokenPromises({ move, clients, tunnels, doubled }: Facts): string[] {
   const counts: readonly (readonly [number, string])[] = [
     [clients.failedRequests - cutWrites(clients), "requests failed"],
     [clients.relists, "watches had to list again"],
-    [clients.vpn.reduce((sum, { failed }) => sum + failed, 0), "pings through the VPN failed"],
+    [clients.vpn.reduce((sum, { failed }) => sum + failed, 0), "requests to a pod through the VPN failed"],
+    [
+      tunnels.filter(({ longestLoss }) => longestLoss > 1).length,
+      "seeds lost several pings one after the other",
+    ],
     [clients.lostWrites, "acknowledged writes were lost"],
     [clients.staleReads, "reads showed less than had been acknowledged before"],
     [clients.missedEvents, "events were missed by watches"],

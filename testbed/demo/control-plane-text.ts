@@ -3,6 +3,7 @@ import { count, duration } from "../../cli/view/format.ts";
 import { span } from "../../cli/view/line.ts";
 import type { Line, Tone } from "../../cli/view/line.ts";
 import type { ControlPlaneClientsResult, ProtocolResult } from "../control-plane/workload/conclusion.ts";
+import type { TunnelResult } from "../control-plane/workload/tunnel-pings.ts";
 import { cutWrites } from "./control-plane-report.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
 import { phases, row, title, verdict, zero } from "./report-text.ts";
@@ -20,7 +21,8 @@ export function controlPlaneLines(report: ControlPlaneDemoReport): Line[] {
     ...phases(move),
     ...proof(move),
     ...account(clients),
-    ...tunnels(clients),
+    ...pinged(report.tunnels),
+    ...proxied(clients),
     ...title("History"),
     row("events", count(historyEvents), workflowId),
     ...verdict(broken),
@@ -95,9 +97,19 @@ function failedOf({ failedRequests, requests }: ProtocolResult): [value: string,
   return [count(failedRequests), `of ${count(requests)}, after client-go's retries`, zero(failedRequests)];
 }
 
-function tunnels({ vpn }: ControlPlaneClientsResult): Line[] {
+function pinged(tunnels: readonly TunnelResult[]): Line[] {
   return [
     ...title("Through the VPN, a ping each 100 ms"),
+    ...tunnels.map(({ side, pings, lost, longestLoss, slowestMs }) => {
+      const detail = `${count(lost)} lost, at most ${longestLoss} one after the other; answered within ${duration(slowestMs)}`;
+      return row(side, count(pings), detail, longestLoss > 1 ? "bad" : "good");
+    }),
+  ];
+}
+
+function proxied({ vpn }: ControlPlaneClientsResult): Line[] {
+  return [
+    ...title("From an API server to a pod through the VPN, a request each 100 ms"),
     ...vpn.map(({ side, pings, failed, longestGapMs, slowestMs, latestMs }) => {
       const gap = `${count(failed)} failed, longest gap ${duration(longestGapMs)}`;
       const causes = `sent up to ${duration(latestMs)} late, answered within ${duration(slowestMs)}`;

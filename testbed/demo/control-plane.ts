@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { ControlPlaneReport } from "../../activities/control-plane/types.ts";
-import type { V1Service as Service } from "@kubernetes/client-node";
+import type { V1Pod as Pod, V1Service as Service } from "@kubernetes/client-node";
 import { startMove } from "../../cli/commands/start.ts";
 import { operator, targetFrom, withClient } from "../../cli/connection.ts";
 import { inputFrom } from "../../cli/input.ts";
@@ -12,6 +12,7 @@ import { startControlPlaneTestbed } from "../control-plane.ts";
 import type { ControlPlaneTestbed } from "../control-plane.ts";
 import { apiServerName, controlPlane, seedNamespace, systemNamespace } from "../control-plane/names.ts";
 import { ControlPlaneClients } from "../control-plane/workload/clients.ts";
+import { TunnelPings } from "../control-plane/workload/tunnel-pings.ts";
 import type { VpnSide } from "../control-plane/workload/vpn-prober.ts";
 import { makeControlPlaneReport } from "./control-plane-report.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
@@ -54,13 +55,15 @@ export async function demonstrateControlPlane(options: DemoOptions): Promise<Dem
           pingedPod,
         });
         await started.setVpnSides([vpnSide("seed-a", testbed.addresses.apiServer)]);
-        await delay(observedBeforeMs);
         return started;
       },
     );
+    const pings = new TunnelPings(await addressOfPingedPod(testbed), dir);
+    await pings.setSeeds([testbed.seeds["seed-a"]]);
+    await delay(observedBeforeMs);
     steps.close();
     const report = await withClient(await targetFrom({ config: configFile }), async (client) => {
-      return await moveAndJudge({ ...options, testbed, clients, client });
+      return await moveAndJudge({ ...options, testbed, clients, pings, client });
     });
     const another = `npm run rehome -- start controlPlaneMigration --config ${configFile} --control-plane ${controlPlane} --to seed-a`;
     return {
@@ -78,11 +81,12 @@ export async function demonstrateControlPlane(options: DemoOptions): Promise<Dem
 interface Scene extends DemoOptions {
   readonly testbed: ControlPlaneTestbed;
   readonly clients: ControlPlaneClients;
+  readonly pings: TunnelPings;
   readonly client: Client;
 }
 
 async function moveAndJudge(scene: Scene): Promise<ControlPlaneDemoReport> {
-  const { testbed, clients, client, out, signal } = scene;
+  const { testbed, clients, pings, client, out, signal } = scene;
   const hints: Hints = {
     program: "npm run rehome --",
     connection: ["--config", testbed.configFile],
@@ -94,12 +98,13 @@ async function moveAndJudge(scene: Scene): Promise<ControlPlaneDemoReport> {
   const { uiUrl, namespace } = testbed.temporal;
   const page = `${uiUrl}/namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}`;
   out.write(`\nThe same move in Temporal's UI: ${page}\n\n`);
-  const onSight = pingWhoServes(testbed, clients);
+  const onSight = pingWhoServes(scene);
   const outcome = await watchToTheEnd({ client, workflowId, clients, hints, out, signal, onSight });
   if (outcome.status !== "completed") throw new Error(failureLines(outcome).join("\n"));
   const move = outcome.result as ControlPlaneReport;
   const { historyLength } = await client.workflow.getHandle(workflowId).describe();
   await delay(observedAfterMs);
+  await pings.setSeeds([]);
   const result = await clients.conclude();
   return makeControlPlaneReport({
     workflowId,
@@ -107,12 +112,13 @@ async function moveAndJudge(scene: Scene): Promise<ControlPlaneDemoReport> {
     historyEvents: historyLength,
     move,
     clients: result,
+    tunnels: pings.results,
     doubled: testbed.fenceJournal().filter(({ event }) => event === "refused").length,
   });
 }
 
 /** The destination's tunnel is pinged from when the move says that it stands, the source's until the clients leave it. */
-function pingWhoServes(testbed: ControlPlaneTestbed, clients: ControlPlaneClients): (sight: Sight) => void {
+function pingWhoServes(scene: Scene): (sight: Sight) => void {
   let pinged = "seed-a";
   return ({ state }) => {
     const isDone = (name: string) =>
@@ -121,18 +127,25 @@ function pingWhoServes(testbed: ControlPlaneTestbed, clients: ControlPlaneClient
     const sides = isUnder("HandOverControllers") ? "seed-b" : isDone("BridgeVPN") ? "both" : "seed-a";
     if (sides === pinged) return;
     pinged = sides;
-    void setSides(testbed, clients, sides).catch((error: unknown) => console.error(error));
+    void setSides(scene, sides).catch((error: unknown) => console.error(error));
   };
 }
 
-async function setSides(
-  testbed: ControlPlaneTestbed,
-  clients: ControlPlaneClients,
-  sides: string,
-): Promise<void> {
+async function setSides({ testbed, clients, pings }: Scene, sides: string): Promise<void> {
+  const { seeds, addresses } = testbed;
   const destination = vpnSide("seed-b", await addressIn(testbed, "seed-b"));
-  const source = vpnSide("seed-a", testbed.addresses.apiServer);
-  await clients.setVpnSides(sides === "both" ? [source, destination] : [destination]);
+  const source = vpnSide("seed-a", addresses.apiServer);
+  await Promise.all([
+    clients.setVpnSides(sides === "both" ? [source, destination] : [destination]),
+    pings.setSeeds(sides === "both" ? [seeds["seed-a"], seeds["seed-b"]] : [seeds["seed-b"]]),
+  ]);
+}
+
+async function addressOfPingedPod(testbed: ControlPlaneTestbed): Promise<string> {
+  const { namespace, pod, port } = pingedPod;
+  const path = `/api/v1/namespaces/${namespace}/pods/${pod}`;
+  const { status } = await testbed.apiAt(testbed.addresses.apiServer).json<Pod>({ path });
+  return `${status!.podIP!}:${port}`;
 }
 
 /** The address of the API servers' Service in a seed, whatever the DNS record says. */

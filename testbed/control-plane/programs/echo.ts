@@ -1,7 +1,11 @@
+import { createSocket } from "node:dgram";
 import { createServer } from "node:http";
 import type { HostPort } from "./host-port.ts";
 
-/** Answers every HTTP request with its own name and what was asked: a pod of the moved cluster. Runs until the process ends. */
+/**
+ * A pod of the moved cluster: answers every HTTP request with its own name and what was asked, and every datagram with
+ * itself. Runs until the process ends.
+ */
 export async function serveEcho(options: {
   readonly listen: HostPort;
   readonly name: string;
@@ -10,5 +14,9 @@ export async function serveEcho(options: {
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ pod: options.name, method: request.method, url: request.url }));
   });
-  server.listen(options.listen.port, options.listen.host);
+  const { host, port } = options.listen;
+  server.listen(port, host);
+  const datagrams = createSocket("udp4");
+  datagrams.on("message", (message, peer) => datagrams.send(message, peer.port, peer.address));
+  datagrams.bind(port, host);
 }

@@ -5,6 +5,7 @@ import { runController } from "./controller.ts";
 import { serveEcho } from "./echo.ts";
 import { parseHostPort } from "./host-port.ts";
 import { controlPath } from "./path-controller.ts";
+import { ping } from "./ping.ts";
 
 const program = new Command("rehome-testbed");
 
@@ -33,6 +34,7 @@ program
   .requiredOption("--listen <host:port>", "where to answer", parseHostPort)
   .requiredOption("--name <text>", "who answers")
   .action(endOnRequest(serveEcho));
+program.command("ping").requiredOption("--to <host:port>", "an echo", parseHostPort).action(ping);
 
 program
   .command("controller")
