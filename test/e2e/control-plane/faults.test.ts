@@ -135,15 +135,12 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     here = to;
   });
 
-  test.each([
-    [20, 10],
-    [100, 50],
-  ])("a round trip of %d ms between the seeds is measured, and bridged", async (roundTripMs, delayMs) => {
-    await bed.testbed.network.wire("seed-a", "seed-b").setDelay(delayMs);
+  test("a round trip of 100 ms between the seeds is measured, and bridged", async () => {
+    await bed.testbed.network.wire("seed-a", "seed-b").setDelay(50);
     const to = otherSeed(here);
     const report = await (await startTo(bed, to)).result();
-    expect(report.roundTripMs).toBeGreaterThan(roundTripMs * 0.8);
-    expect(report.roundTripMs).toBeLessThan(roundTripMs * 1.5);
+    expect(report.roundTripMs).toBeGreaterThan(80);
+    expect(report.roundTripMs).toBeLessThan(150);
     await expectSettledIn(bed, to);
     here = to;
   });
