@@ -1,49 +1,70 @@
-import { CUSTOM_RESOURCES, clusterRange, isIdentity, prefixEnd } from "./keys.ts";
-import type { ClusterRange, Key } from "./keys.ts";
+import { CUSTOM_RESOURCES, clusterRange, isIdentity, prefixEnd, prefixRange } from "./keys.ts";
+import type { ClusterRange, Key, KeyRange } from "./keys.ts";
 import type { Store } from "./store.ts";
 
+/** Prefixes of the families that were found in a store before, in byte order: where not to look for others. */
+const known = new WeakMap<Store, readonly Key[]>();
+
 /**
- * Lists the families of a shard by skip-scan: read one key, jump behind its `<group>/<resource>/`, repeat. The cost is
- * the number of families and identities, not of keys.
- * @returns `<group>/<resource>`, with `/customresources` or `/<identity>` where the family has it, in byte order.
+ * Lists the families of a shard by skip-scan: read one key, jump behind its family, repeat. Later only what lies between
+ * known families is looked at, so the cost is the number of families and identities, not of keys.
+ * @returns `<group>/<resource>`, with `/customresources` or `/<identity>` where the family has it, in byte order; one
+ *   that was found before may have no keys any more.
  */
-export async function families(store: Store): Promise<string[]> {
+async function families(store: Store): Promise<string[]> {
   const root = `${store.prefix}/`;
-  const found: { readonly family: string; readonly isMarked: boolean }[] = [];
-  for await (const [group, resource, third = ""] of firstKeys(store, root, 2)) {
-    // Resources that come from CRDs have a marker segment before the cluster; built-in ones have none. One resource
-    // is one or the other: an API server that serves a built-in never hands its path to a CRD.
-    found.push({
-      family: `${group}/${resource}`,
-      isMarked: third === CUSTOM_RESOURCES || isIdentity(third),
-    });
-  }
-  const layouts = found.map(async ({ family, isMarked }) =>
-    isMarked ? await layoutsOf(store, family) : [family],
+  const before = known.get(store) ?? [];
+  const found = await Promise.all(
+    gapsBetween(before, prefixRange(root)).map(async (gap) => {
+      return (await store.count(gap)) === 0 ? [] : await familiesIn(store, gap);
+    }),
   );
-  return (await Promise.all(layouts)).flat();
+  const now = [...new Set([...before, ...found.flat()])].toSorted();
+  known.set(store, now);
+  return now.map((prefix) => prefix.slice(root.length, -1));
 }
 
-/** A family that comes from CRDs, once for `customresources` and once for each identity. */
-async function layoutsOf(store: Store, family: string): Promise<string[]> {
-  const found: string[] = [];
-  for await (const [marker] of firstKeys(store, `${store.prefix}/${family}/`, 1))
-    found.push(`${family}/${marker}`);
-  return found;
+function gapsBetween(prefixes: readonly Key[], { start, end }: KeyRange): KeyRange[] {
+  const starts = [start, ...prefixes.map((prefix) => prefixEnd(prefix))];
+  return starts.map((from, index) => ({ start: from, end: prefixes[index] ?? end }));
 }
 
-/** The first key of each group of keys that share `depth` segments after `root`, as its segments after `root`. */
-async function* firstKeys(store: Store, root: Key, depth: number): AsyncGenerator<string[], void, undefined> {
-  const end = prefixEnd(root);
-  let start = root;
-  for (;;) {
-    const { entries } = await store.read({ start, end }, { limit: 1, keysOnly: true });
-    const key = entries[0]?.key;
-    if (key === undefined) return;
-    const segments = key.slice(root.length).split("/");
-    yield segments;
-    start = prefixEnd(`${root}${segments.slice(0, depth).join("/")}/`);
+/** Prefixes of the families that have keys in a range. */
+async function familiesIn(store: Store, { start, end }: KeyRange): Promise<Key[]> {
+  const found: Key[] = [];
+  for (let at = start; ; at = prefixEnd(found.at(-1)!)) {
+    const key = await firstKey(store, { start: at, end });
+    if (key === undefined) return found;
+    found.push(familyPrefix(store.prefix, key));
   }
+}
+
+/**
+ * Resources that come from CRDs have a marker segment before the cluster; built-in ones have none. One resource is one or
+ * the other: an API server that serves a built-in never hands its path to a CRD.
+ */
+function familyPrefix(prefix: string, key: Key): Key {
+  const [group, resource, third = ""] = key.slice(prefix.length + 1).split("/");
+  const family = `${prefix}/${group}/${resource}/`;
+  return third === CUSTOM_RESOURCES || isIdentity(third) ? `${family}${third}/` : family;
+}
+
+/**
+ * The first key of a range. etcd walks through all keys of a range, whatever the limit, under a lock that writers wait for
+ * (etcd v3.6.8, server/storage/mvcc/index.go, `Revisions`). So it is asked for a narrow range first, of those keys that
+ * have most of `start` in common, and for a wider one as long as there is none.
+ */
+async function firstKey(store: Store, { start, end }: KeyRange): Promise<Key | undefined> {
+  let from = start;
+  for (let cut = 1; from < end; cut *= 2) {
+    const common = start.slice(0, Math.max(0, start.length - cut));
+    const isNarrow = common.length > store.prefix.length + 1 && prefixEnd(common) < end;
+    const to = isNarrow ? prefixEnd(common) : end;
+    const { entries } = await store.read({ start: from, end: to }, { limit: 1, keysOnly: true });
+    if (entries[0]) return entries[0].key;
+    from = to;
+  }
+  return undefined;
 }
 
 export interface CountedRange extends ClusterRange {

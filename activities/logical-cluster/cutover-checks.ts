@@ -3,7 +3,7 @@ import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { ClusterRange, Key } from "../../etcd/keys.ts";
 import { compareKeys, countKeys } from "../../etcd/verify.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
-import { probeFence } from "../../kubernetes/kcp/probe.ts";
+import { isFenced } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { Session } from "./session.ts";
@@ -70,14 +70,9 @@ export async function mustCountAlike(
   return keys;
 }
 
-/** Whether every replica of the origin refuses because of the fence. */
-export async function isFenced({ from, cluster }: Session, kind: FenceKind): Promise<boolean> {
-  const seen = await Promise.all(
-    from.replicas.map(
-      async (replica) => await probeFence(replica, cluster, kind).catch((error: unknown) => String(error)),
-    ),
-  );
-  return seen.every((state) => state === "fenced");
+/** Whether the fence is seen at every replica of the origin, and not when one cannot be asked. */
+export async function isSeenFenced({ from, cluster }: Session, kind: FenceKind): Promise<boolean> {
+  return await isFenced(from.replicas, cluster, kind).catch(() => false);
 }
 
 /**
@@ -85,6 +80,6 @@ export async function isFenced({ from, cluster }: Session, kind: FenceKind): Pro
  *   the last change was carried over.
  */
 export async function mustBeFenced(session: Session, kind: FenceKind): Promise<void> {
-  if (await isFenced(session, kind)) return;
+  if (await isSeenFenced(session, kind)) return;
   throw failure("NotVerified", `${session.from.name} has forgotten the fence`);
 }

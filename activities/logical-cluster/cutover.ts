@@ -19,7 +19,7 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted } from "./deleted.ts";
-import { isFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
+import { isSeenFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -172,7 +172,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   const { to, origin, cluster } = session;
   running.takeChanged();
   await fence.set();
-  while (!(await isFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
+  while (!(await isSeenFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
   await fence.cut(signal);
   const cutAt = Date.now();

@@ -14,7 +14,7 @@ import {
 } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
-import { probeFence } from "../../kubernetes/kcp/probe.ts";
+import { isFenced } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
@@ -140,10 +140,7 @@ async function servesDestination(proxy: ApiServer, { to, cluster }: Session): Pr
 
 /** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
 async function keepFenced({ from, cluster, origin }: Session, fence: Fence, kind: FenceKind): Promise<void> {
-  const seen = await Promise.all(
-    from.replicas.map(async (replica) => await probeFence(replica, cluster, kind)),
-  );
-  if (seen.every((state) => state === "fenced")) return;
+  if (await isFenced(from.replicas, cluster, kind)) return;
   // Not by an attempt that slept while the move went on: the cluster may be at home here again.
   await origin.check();
   await fence.prepare();

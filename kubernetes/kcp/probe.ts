@@ -4,23 +4,29 @@ import { clusterPath, logicalClusterPath } from "./logical-cluster.ts";
 export type FenceKind = "migration" | "inactive";
 
 /**
- * Whether one replica of a shard refuses the cluster's requests because of a fence of this kind. Asked with
- * credentials that nothing but a fence refuses (system:masters), directly at the replica.
+ * Whether every replica of a shard refuses the cluster's requests because of a fence of this kind. Asked with
+ * credentials that nothing but a fence refuses (system:masters), directly at the replicas.
  *
  * `migration`: the LogicalCluster path is the one that a cancelled context does not turn into a 504, so the answer is
  * the filter's own (kcp v0.32.3, pkg/server/filters/migratinglogicalcluster.go): 503, plain text.
  * `inactive`: the filter of inactivelogicalcluster.go, 403; it exempts the LogicalCluster path.
- * @returns "fenced", or what was answered instead.
+ * @throws the socket's error when a replica cannot be asked
  */
-export async function probeFence(replica: ApiServer, cluster: string, kind: FenceKind): Promise<string> {
+export async function isFenced(
+  replicas: readonly ApiServer[],
+  cluster: string,
+  kind: FenceKind,
+): Promise<boolean> {
   const path =
     kind === "migration" ? logicalClusterPath(cluster) : clusterPath(cluster, "/api/v1/namespaces/default");
-  const { status, body } = await replica.request({ path, timeoutMs: 2_000 });
-  const fenced =
+  const answers = await Promise.all(
+    replicas.map(async (replica) => await replica.request({ path, timeoutMs: 2_000 })),
+  );
+  return answers.every(({ status, body }) =>
     kind === "migration"
       ? status === 503 && body.startsWith("logical cluster is being migrated")
-      : status === 403 && body.includes("logical cluster is marked inactive");
-  return fenced ? "fenced" : `${status} ${body.slice(0, 120).trim()}`;
+      : status === 403 && body.includes("logical cluster is marked inactive"),
+  );
 }
 
 /**

@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { carryLateWrites } from "../../etcd/late.ts";
 import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
-import { families, rangesOf } from "../../etcd/scan.ts";
+import { rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
 import { pulse, tail, writePosition } from "../../etcd/tail.ts";
 import { verify } from "../../etcd/verify.ts";
@@ -389,19 +389,12 @@ describe("the lock", () => {
 });
 
 describe("finding a cluster", () => {
-  it("reads a number of keys that depends on families, not on keys", async () => {
+  it("finds its keys in every family, also in one that has come since it was last looked for", async () => {
     const others = Array.from(
       { length: 5_000 },
       (_, i) => `${PREFIX}/core/configmaps/other${i % 50}/default/cm-${i}`,
     );
     await fill(stores.origin, text([...others, ...tenants(3).ours]));
-    expect(await families(stores.origin)).toEqual([
-      "core/configmaps",
-      "core/secrets",
-      `example.dev/gadgets/${IDENTITY}`,
-      `example.dev/gadgets/${"b".repeat(64)}`,
-      "example.dev/widgets/customresources",
-    ]);
     const found = await rangesOf(stores.origin, CLUSTER);
     expect(found.map(({ family, keys }) => [family, keys])).toEqual([
       ["core/configmaps", 3],
@@ -410,6 +403,40 @@ describe("finding a cluster", () => {
       [`example.dev/gadgets/${"b".repeat(64)}`, 1],
       ["example.dev/widgets/customresources", 1],
     ]);
+    const late = [
+      // Before, between and after those that are known, and where a key is a prefix of theirs.
+      `admissionregistration.k8s.io/mutatingwebhookconfigurations/${CLUSTER}/hook`,
+      `core/config/customresources/${CLUSTER}/default/one`,
+      `example.dev/gadgets/${"a".repeat(63)}0/${CLUSTER}/default/one`,
+      `wildwest.dev/cowboys/customresources/${CLUSTER}/default/one`,
+    ];
+    await fill(stores.origin, text(late.map((key) => `${PREFIX}/${key}`)));
+    const again = await rangesOf(stores.origin, CLUSTER);
+    const expected = [
+      ...found.map(({ family }) => family),
+      ...late.map((key) => key.slice(0, key.indexOf(`/${CLUSTER}/`))),
+    ];
+    expect(again.map(({ family }) => family)).toEqual(expected.toSorted());
+  });
+
+  it("walks through no keys of others once it knows their families", async () => {
+    const others = Array.from({ length: 5_000 }, (_, i) => [
+      `${PREFIX}/core/configmaps/other${i % 50}/default/cm-${i}`,
+      `${PREFIX}/core/secrets/other${i % 50}/default/secret-${i}`,
+    ]);
+    await fill(stores.origin, text([...others.flat(), ...tenants(3).ours]));
+    const found = await rangesOf(stores.origin, CLUSTER);
+    const own = found.reduce((sum, { keys }) => sum + keys, 0);
+    const [count, read] = [vi.spyOn(stores.origin, "count"), vi.spyOn(stores.origin, "read")];
+    try {
+      expect(await rangesOf(stores.origin, CLUSTER)).toEqual(found);
+      // etcd walks through as many keys as it counts, and reads none.
+      const counts = await Promise.all(count.mock.results.map(({ value }) => value as Promise<number>));
+      expect(counts.reduce((sum, keys) => sum + keys, 0)).toBe(own);
+      expect(read).not.toHaveBeenCalled();
+    } finally {
+      vi.restoreAllMocks();
+    }
   });
 });
 

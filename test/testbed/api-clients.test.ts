@@ -117,9 +117,7 @@ describe("clients of a control plane", () => {
     expect(result.protocols.http2.failedRequests).toBe(0);
     // A server closes idle HTTP/1.1 connections without a word, perhaps just when a write is sent on one, which nobody
     // may send again. On a busy machine that moment is long.
-    for (const failure of result.failures) {
-      expect(failure).toMatch(/ http1 (create|update|patch|apply|delete) configmaps: 0 .*socket hang up$/);
-    }
+    expect(result.excused).toEqual({ cut: result.failedRequests, dropped: 0 });
     expect(result.failedRequests).toBeLessThan(10);
     expect(result).toMatchObject({
       lostWrites: 0,

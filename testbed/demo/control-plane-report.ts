@@ -56,22 +56,11 @@ export function makeControlPlaneReport(facts: Facts): ControlPlaneDemoReport {
   };
 }
 
-/**
- * Writes on kept HTTP/1.1 connections that met the end of their server. HTTP/1.1 has no GOAWAY, so that this happens
- * whoever ends it; they are counted and told, and not promised.
- */
-export function cutWrites({ failures, protocols }: ControlPlaneClientsResult): number {
-  const known = failures.filter((words) =>
-    / http1 (create|update|patch|apply|delete) \S+: 0 after /.test(words),
-  );
-  // Of many failures only examples are kept.
-  return known.length === failures.length ? protocols.http1.failedRequests : known.length;
-}
-
 /** Which of rehome's promises the move has broken, as far as it, its clients and its controllers can tell. */
 function brokenPromises({ move, clients, tunnels, doubled }: Facts): string[] {
+  const { failedRequests, excused } = clients;
   const counts: readonly (readonly [number, string])[] = [
-    [clients.failedRequests - cutWrites(clients), "requests failed"],
+    [failedRequests - excused.cut - excused.dropped, "requests failed"],
     [clients.relists, "watches had to list again"],
     [clients.vpn.reduce((sum, { failed }) => sum + failed, 0), "requests to a pod through the VPN failed"],
     [

@@ -4,7 +4,6 @@ import { span } from "../../cli/view/line.ts";
 import type { Line, Tone } from "../../cli/view/line.ts";
 import type { ControlPlaneClientsResult, ProtocolResult } from "../control-plane/workload/conclusion.ts";
 import type { TunnelResult } from "../control-plane/workload/tunnel-pings.ts";
-import { cutWrites } from "./control-plane-report.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
 import { phases, row, title, verdict, zero } from "./report-text.ts";
 
@@ -59,11 +58,14 @@ function proof({ committed, roundTripMs, handedOver, drained, voters }: ControlP
 }
 
 function account(clients: ControlPlaneClientsResult): Line[] {
+  const { excused } = clients;
   return [
     ...title("The clients' own account"),
     row("requests", count(clients.requests), "by the DNS name, over HTTP/1.1 and HTTP/2"),
     row("failed, HTTP/2", ...failedOf(clients.protocols.http2)),
     row("failed, HTTP/1.1", ...failedOf(clients.protocols.http1)),
+    row("of them cut", count(excused.cut), "writes over HTTP/1.1, which has no word for the end of a server"),
+    row("of them dropped", count(excused.dropped), "writes that came while etcd's leader handed over"),
     row("acknowledged writes", count(clients.acknowledgedWrites)),
     row("lost writes", count(clients.lostWrites), "", zero(clients.lostWrites)),
     row("stale reads", count(clients.staleReads), "", zero(clients.staleReads)),
@@ -83,11 +85,6 @@ function account(clients: ControlPlaneClientsResult): Line[] {
       clients.leaseLost ? "LOST" : "held",
       `longest time between renewals ${duration(clients.leaseLongestMs)}`,
       clients.leaseLost ? "bad" : "good",
-    ),
-    row(
-      "of them cut by the end of a server",
-      count(cutWrites(clients)),
-      "writes over HTTP/1.1, which has no word for it",
     ),
     ...clients.failures.slice(0, 10).map((words): Line => [span(`  ${words}`, "bad")]),
   ];

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseKey } from "../../../etcd/keys.ts";
 import type { Change } from "../../../etcd/watch.ts";
-import { probeFence } from "../../../kubernetes/kcp/probe.ts";
+import { isFenced } from "../../../kubernetes/kcp/probe.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
@@ -131,10 +131,8 @@ describe("kill -9 of the worker", () => {
     const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
     const ended = new AbortController();
     const result = move.result().finally(() => ended.abort());
-    while (
-      !ended.signal.aborted &&
-      (await probeFence(bed.shards[from].api, tenant.cluster, "migration")) !== "fenced"
-    );
+    const { api } = bed.shards[from];
+    while (!ended.signal.aborted && !(await isFenced([api], tenant.cluster, "migration")));
     const pending = await kill(move);
     await result;
     await finish(move, to, served);

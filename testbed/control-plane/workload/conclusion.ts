@@ -5,6 +5,8 @@ import { configMaps, contentOf, objectPath } from "../../workload/resources.ts";
 import type { StoredObject } from "../../workload/resources.ts";
 import { keyOf } from "../../workload/watcher.ts";
 import type { ControlPlaneClients, Watch } from "./clients.ts";
+import { excuseOf } from "./excuses.ts";
+import type { Excuse } from "./excuses.ts";
 import type { LeaseResult } from "./lease-holder.ts";
 import type { Program } from "./program.ts";
 import type { AddressChange } from "./resolver.ts";
@@ -21,6 +23,9 @@ export interface ControlPlaneClientsResult {
   readonly acknowledgedWrites: number;
   /** Failed after client-go's own retries. */
   readonly failedRequests: number;
+  /** Of these, those that have an excuse. */
+  readonly excused: Readonly<Record<Excuse, number>>;
+  /** Examples of failed requests, those without an excuse first. */
   readonly failures: readonly string[];
   readonly protocols: Readonly<Record<Protocol, ProtocolResult>>;
   /** Objects that do not hold what was last acknowledged. */
@@ -140,10 +145,15 @@ function concludeRequests(clients: ControlPlaneClients) {
       connections: clients.connections[wanted],
     };
   };
+  const excused = (excuse: Excuse) => failed.filter((timed) => excuseOf(timed) === excuse).length;
   return {
     requests: calls.length,
     failedRequests: failed.length,
-    failures: failed.slice(0, examples).map(describeCall),
+    excused: { cut: excused("cut"), dropped: excused("dropped") },
+    failures: failed
+      .toSorted((one, other) => Number(excuseOf(one) !== undefined) - Number(excuseOf(other) !== undefined))
+      .slice(0, examples)
+      .map(describeCall),
     protocols: { http1: of("http1"), http2: of("http2") },
     longestGapMs: gaps[0]?.ms ?? 0,
     gaps,

@@ -1,0 +1,27 @@
+import type { Call } from "../../workload/account.ts";
+import type { TimedCall } from "./timeline.ts";
+
+/** Why a write may fail although everybody has done what there is to do. Such writes are counted and told, not promised. */
+export type Excuse = "cut" | "dropped";
+
+/**
+ * `cut`: a write on a kept HTTP/1.1 connection that met the end of its server. HTTP/1.1 has no GOAWAY, so that this
+ * happens whoever ends the server.
+ *
+ * `dropped`: a write that came while etcd's leader handed over. A leader drops proposals from then on until there is a new
+ * one (go.etcd.io/raft, `ErrProposalDropped`), those that other members have forwarded without a word; the member that
+ * waits for it gives up after its request timeout.
+ * @returns undefined for a call that has no excuse
+ */
+export function excuseOf({ protocol, call }: TimedCall): Excuse | undefined {
+  if (isRead(call)) return undefined;
+  if (protocol === "http1" && call.status === 0) return "cut";
+  const words = call.words ?? "";
+  const isDropped =
+    words.includes("possibly due to previous leader failure") || words.includes("proposal dropped");
+  return call.status === 500 && isDropped ? "dropped" : undefined;
+}
+
+function isRead({ verb }: Call): boolean {
+  return verb === "get" || verb === "list";
+}
