@@ -4,10 +4,11 @@ import { Etcd3, isRecoverableError } from "etcd3";
 import type { IKeyValue } from "etcd3";
 import { CompactedError } from "./errors.ts";
 import { GrpcClient } from "./grpc.ts";
-import { keyFromBuffer, keyToBuffer, successor } from "./keys.ts";
+import { keyFromBuffer, keyToBuffer } from "./keys.ts";
 import type { Key, KeyRange } from "./keys.ts";
 import { decodeRange, decodeTxn, encodeRange, encodeTxn } from "./messages.ts";
 import type { Condition, Entry, Operation, RangeAnswer, RangeRequest, TxnAnswer } from "./messages.ts";
+import { Walk } from "./walk.ts";
 
 /** Where a store is and how to reach it. File names, not contents: files are re-read for each new client. */
 export interface StoreOptions {
@@ -132,19 +133,24 @@ export class Store {
    * @param options.revision pins the read; without it each page shows the store as it is when the page is read.
    * @throws CompactedError when the pinned revision is no longer there.
    */
-  async *pages(range: KeyRange, options: ReadOptions = {}): AsyncGenerator<Entry[], void, undefined> {
+  async *pages(
+    range: KeyRange,
+    options: Pick<ReadOptions, "revision" | "keysOnly"> = {},
+  ): AsyncGenerator<Entry[], void, undefined> {
     let limit = 128;
-    const page = (start: Key) => this.read({ start, end: range.end }, { ...options, limit });
-    let next: Promise<Page> | undefined = page(range.start);
+    const walk = new Walk(range);
+    const ask = () => walk.next && this.read(walk.next, { ...options, limit });
+    let next = ask();
     while (next) {
-      const { entries, more }: Page = await next;
-      const last = entries.at(-1);
-      const bytes = entries.reduce((sum, entry) => sum + entry.key.length + entry.value.length, 1);
-      limit = Math.max(
-        1,
-        Math.min(MAX_PAGE_KEYS, limit * 4, Math.floor((PAGE_BYTES * entries.length) / bytes)),
-      );
-      next = more && last ? page(successor(last.key)) : undefined;
+      const page = await next;
+      walk.turn(page, limit);
+      const { entries } = page;
+      if (entries.length > 0) {
+        const bytes = entries.reduce((sum, entry) => sum + entry.key.length + entry.value.length, 1);
+        const fitting = Math.floor((PAGE_BYTES * entries.length) / bytes);
+        limit = Math.max(1, Math.min(MAX_PAGE_KEYS, limit * 4, fitting));
+      }
+      next = ask();
       // A caller that stops early must not leave a rejection unhandled.
       next?.catch(() => undefined);
       if (entries.length > 0) yield entries;
