@@ -47,7 +47,7 @@ const MINUTE_MS = 60_000;
 const table: StepTable<ControlPlaneActivities> = {
   preflightControlPlane: { class: "read", summary: "Check input, seeds, etcd, DNS and VPN; change nothing" },
   claimControlPlane: { class: "mutate", summary: (s) => `Claim ${s.controlPlane} for this move` },
-  releaseControlPlane: { class: "mutate", summary: "Undo: give the claim back" },
+  releaseControlPlane: { class: "mutate", summary: "Give the claim back" },
   exposeSourcePeers: {
     class: "wait",
     summary: (s) => `Give the etcd members of ${s.from} addresses that ${s.to} reaches`,
@@ -285,10 +285,14 @@ const phases = [
   phase<Move>("CleanUpSource", {
     summary: "Restore the TTL and delete what is left at the source",
     run: async (move) => {
-      move.leftInPlace = await steps(move).cleanUpSource({
+      // A step that gave back its own claim could not be repeated.
+      const keepsClaim = patched("release-apart");
+      move.leftInPlace ??= await steps(move).cleanUpSource({
         ...stretched(move),
         record: { values: move.destinationValues!, ttlSeconds: move.record.ttlSeconds },
+        ...(keepsClaim && { keepsClaim }),
       });
+      if (keepsClaim) await steps(move).releaseControlPlane(subject(move));
     },
   }),
 ];

@@ -1,10 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { performance } from "node:perf_hooks";
+import { addressTypeOf } from "../../hosting/address-type.ts";
+import type { ApiServerAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { pause, pollUntil } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { apiOf, step, undoStep } from "./session.ts";
+import type { Session } from "./session.ts";
 import type { ControlPlaneActivities } from "./types.ts";
 
 type Steps = Pick<
@@ -28,7 +31,7 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       await awaitReady(destination, session.signal);
       await proveSameData(source, destination);
       await proveSameData(destination, source);
-      return await session.hosting.apiServerAddress("destination", session.signal);
+      return await addressOfOneKind(session);
     }),
 
     stopDestinationApiServers: undoStep(
@@ -55,6 +58,24 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       await awaitReady(await apiOf(session, "source"), session.signal);
     }),
   };
+}
+
+/**
+ * The address of the destination's API servers.
+ * @throws ApplicationFailure `Refused` when the name's record cannot hold it: a record of one type is replaced in one
+ *   step, so that it resolves all the time, and one of another type is another record.
+ */
+async function addressOfOneKind({ hosting, signal, subject, config }: Session): Promise<ApiServerAddress> {
+  const before = await hosting.apiServerAddress("source", signal);
+  const after = await hosting.apiServerAddress("destination", signal);
+  const [typeBefore, typeAfter] = [addressTypeOf(before.values), addressTypeOf(after.values)];
+  if (typeBefore === typeAfter) return after;
+  throw failure("Refused", {
+    message: `the API servers at ${subject.to} have an address of another kind than those at ${subject.from}`,
+    expected: `a value for the ${typeBefore} record ${config.apiServer.dnsName}, as ${before.values.join(", ")}`,
+    found: `${after.values.join(", ")}, which takes a ${typeAfter} record`,
+    advice: "give the load balancers of both seeds addresses of the same kind",
+  });
 }
 
 /** @returns what came instead of readiness, or undefined when all is well. */

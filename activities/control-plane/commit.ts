@@ -3,6 +3,7 @@ import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
 import { moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
 import { awaitInSync } from "../../etcd/membership/sync.ts";
+import type { Wait } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -16,25 +17,26 @@ import type { ControlPlaneActivities, HashProof, StretchedSubject } from "./type
 
 type Steps = Pick<ControlPlaneActivities, "commitQuorum" | "removeSourcePeers">;
 
+/** With an even number of voters neither seed can go on alone, so a proof is not waited for longer than this. */
+const EVEN_DEADLINE_MS = 30_000;
+
 /** From the first removal of a source member on there is no way back. Works also while the source is cut off. */
 export function createCommitActivities(sites: ControlPlaneSites): Steps {
   return {
     commitQuorum: step(sites, "CommitQuorum", async (session, input) => {
-      // All that can be refused is refused before the first change.
-      await allEtcds(session, input, prove);
-      await allEtcds(session, input, toDestination);
-      const evenMs: Record<string, number> = {};
-      const proofs = await forEachEtcd(session, input, async (etcd) => {
-        const replaced = await replaceFirst(
-          session,
-          etcd,
-          input,
-          async () => await hasCommitted(session, input),
-        );
-        evenMs[etcd.name] = replaced.evenMs;
-        return replaced.proof;
+      return await repeatedOnceCommitted(session, input, async () => {
+        // All that can be refused is refused before the first change.
+        await allEtcds(session, input, async (etcd) => await prove(etcd));
+        await allEtcds(session, input, toDestination);
+        const replaced = await forEachEtcd(session, input, async (etcd) => {
+          return await replaceFirst(session, etcd, input);
+        });
+        return {
+          proofs: replaced.map(({ proof }) => proof),
+          evenMs: Object.fromEntries(replaced.map(({ proof, evenMs }) => [proof.etcd, evenMs])),
+          committedAt: Date.now(),
+        };
       });
-      return { proofs, evenMs, committedAt: Date.now() };
     }),
 
     removeSourcePeers: step(sites, "RemoveSourcePeers", async (session, input) => {
@@ -59,10 +61,29 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
   };
 }
 
-/** @throws ApplicationFailure `NotVerified` when two voters hold different data. */
-export async function prove(etcd: StretchedEtcd): Promise<HashProof> {
+/**
+ * What no repetition can mend would end the move here, and undo it. Once an etcd has lost its first source member, or
+ * may have, there is no way back: it is repeated until somebody has mended it.
+ * @throws the error of `run`, or one that lets it be repeated
+ */
+async function repeatedOnceCommitted<T>(
+  session: Session,
+  input: StretchedSubject,
+  run: () => Promise<T>,
+): Promise<T> {
   try {
-    const proof = await proveEqualHashes(etcd.cluster, etcd.wait);
+    return await run();
+  } catch (error) {
+    session.signal.throwIfAborted();
+    if (!(await hasCommitted(session, input).catch(() => true))) throw error;
+    throw new Error(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+/** @throws ApplicationFailure `NotVerified` when two voters hold different data. */
+export async function prove(etcd: StretchedEtcd, wait: Wait = etcd.wait): Promise<HashProof> {
+  try {
+    const proof = await proveEqualHashes(etcd.cluster, wait);
     return {
       etcd: etcd.name,
       revision: String(proof.revision),
@@ -140,24 +161,30 @@ async function replaceFirst(
   session: Session,
   etcd: StretchedEtcd,
   limit: { readonly maxLagRevisions: number },
-  hasCommittedAny: () => Promise<boolean>,
 ): Promise<{ proof: HashProof; evenMs: number }> {
   const leaver = etcd.layout.source.at(-1)!;
   const joining = await lastToJoin(session, etcd);
   await awaitInSync(etcd.cluster, joining.id, limit, etcd.wait);
-  const leaving = await etcd.memberAt(leaver);
-  if (leaving === undefined) {
+  if ((await etcd.memberAt(leaver)) === undefined) {
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof: await prove(etcd), evenMs: 0 };
   }
+  await toDestination(etcd);
   const isLearner = (await etcd.memberAt(etcd.layout.destination.at(-1)!))?.learner === true;
   const from = isLearner ? performance.now() : joining.asLearner;
   await promote(etcd.cluster, joining.id, etcd.allowed({ kind: "promote-to-even", id: joining.id }));
-  const proof = await proveOrStepBack(session, etcd, joining.id, hasCommittedAny);
-  await removeMember(etcd.cluster, leaving.id, etcd.allowed({ kind: "remove", id: leaving.id }, true));
-  const evenMs = Math.round(performance.now() - from);
-  await keepOut(session, etcd, etcd.layout.source.length - 1);
-  return { proof, evenMs };
+  try {
+    const proof = await prove(etcd, { ...etcd.wait, deadlineMs: EVEN_DEADLINE_MS });
+    // Somebody else may have been elected since.
+    await toDestination(etcd);
+    await removeAt(etcd, leaver);
+    const evenMs = Math.round(performance.now() - from);
+    await keepOut(session, etcd, etcd.layout.source.length - 1);
+    return { proof, evenMs };
+  } catch (error) {
+    if ((await etcd.memberAt(leaver)) !== undefined) await stepBack(session, etcd, joining.id);
+    throw error;
+  }
 }
 
 /**
@@ -171,35 +198,24 @@ async function lastToJoin(
 ): Promise<{ readonly id: string; readonly asLearner: number }> {
   const { destination } = etcd.layout;
   const address = destination.at(-1)!;
-  if (!session.hosting.promotesByItself) {
-    const member = await etcd.memberAt(address);
-    if (member === undefined) throw new Error(`${etcd.cluster.name} has no member at ${address.peerUrl}`);
-    return { id: member.id, asLearner: performance.now() };
-  }
+  const last = destination.length - 1;
   const begun = performance.now();
-  const id = await startMember(session, etcd, address, destination.length - 1);
+  const member = await etcd.memberAt(address);
+  if (member !== undefined && !session.hosting.promotesByItself) return { id: member.id, asLearner: begun };
+  // What a step back has removed does not start again with its data.
+  if (!session.hosting.promotesByItself)
+    await session.hosting.stopMembers("destination", etcd.name, last, session.signal);
+  const id = await startMember(session, etcd, address, last);
   const isLearner = (await etcd.memberAt(address))?.learner === true;
   return { id, asLearner: isLearner ? performance.now() : begun };
 }
 
-/** A new voter whose data differs leaves again, so that the sites are uneven as before. */
-async function proveOrStepBack(
-  { hosting, signal }: Session,
-  etcd: StretchedEtcd,
-  id: string,
-  hasCommittedAny: () => Promise<boolean>,
-): Promise<HashProof> {
-  try {
-    return await prove(etcd);
-  } catch (error) {
-    const last = etcd.layout.destination.length - 1;
-    // Stopped first where it would come back.
-    if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
-    await removeMember(etcd.cluster, id, etcd.wait);
-    if (!(await hasCommittedAny())) throw error;
-    // Another etcd has lost its first source member already: this must be tried again, not undone.
-    throw new Error(`${etcd.cluster.name}: ${(error as Error).message}`, { cause: error });
-  }
+/** The new voter leaves again, so that the seeds are uneven as before. */
+async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd, id: string): Promise<void> {
+  const last = etcd.layout.destination.length - 1;
+  // Stopped first where it would come back.
+  if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
+  await removeMember(etcd.cluster, id, etcd.allowed({ kind: "remove", id }));
 }
 
 async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {

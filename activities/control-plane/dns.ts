@@ -24,7 +24,7 @@ export function createDnsActivities(sites: ControlPlaneSites): Steps {
     }),
 
     restoreRecordTtl: undoStep(sites, "ExposeSourcePeers", async (session, { record }) => {
-      await setRecord(session, record.values, record);
+      await setRecordBack(session, record.values, record);
     }),
 
     switchDns: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
@@ -32,32 +32,57 @@ export function createDnsActivities(sites: ControlPlaneSites): Steps {
     }),
 
     switchDnsBack: step(sites, "SwitchDNS", async (session, { fromValues, toRecord }) => {
-      return { switchedAt: await setRecord(session, fromValues, toRecord) };
+      return { switchedAt: await setRecordBack(session, fromValues, toRecord) };
     }),
   };
 }
 
-/** @returns when every authoritative server that is configured had it, ms since the epoch. */
+/**
+ * @returns when every authoritative server that is configured had it, ms since the epoch.
+ * @throws ApplicationFailure `Conflict` when somebody else has changed the record
+ */
 export async function setRecord(
+  session: Session,
+  from: readonly string[],
+  to: DnsRecordState,
+): Promise<number> {
+  try {
+    return await replaceRecord(session, from, to);
+  } catch (error) {
+    throw error instanceof RecordTakenError ? conflict(session, from, error) : error;
+  }
+}
+
+/** As {@link setRecord}, for an undo: what somebody else has set stays, unless it still leads to where the move went. */
+async function setRecordBack(session: Session, from: readonly string[], to: DnsRecordState): Promise<number> {
+  try {
+    return await replaceRecord(session, from, to);
+  } catch (error) {
+    if (!(error instanceof RecordTakenError)) throw error;
+    const leadsThere = error.found.some((value) => from.includes(value) && !to.values.includes(value));
+    if (leadsThere) throw conflict(session, from, error);
+    return Date.now();
+  }
+}
+
+function conflict({ config }: Session, from: readonly string[], { where, found }: RecordTakenError): Error {
+  return failure("Conflict", {
+    message: `somebody else has changed the DNS record ${config.apiServer.dnsName}`,
+    site: where,
+    expected: from.join(", "),
+    found: found.join(", ") || "nothing",
+    advice: "set it back to what is expected, or find out who manages it, and start the move again",
+  });
+}
+
+async function replaceRecord(
   { hosting, config, zone, signal }: Session,
   from: readonly string[],
   to: DnsRecordState,
 ): Promise<number> {
-  const name = config.apiServer.dnsName;
-  try {
-    await hosting.dns.replace(from, to, signal);
-  } catch (error) {
-    if (!(error instanceof RecordTakenError)) throw error;
-    throw failure("Conflict", {
-      message: `somebody else has changed the DNS record ${name}`,
-      site: error.where,
-      expected: from.join(", "),
-      found: error.found.join(", ") || "nothing",
-      advice: "set it back to what is expected, or find out who manages it, and start the move again",
-    });
-  }
+  await hosting.dns.replace(from, to, signal);
   if (zone !== undefined) {
-    const type = addressTypeOf(to.values);
+    const [name, type] = [config.apiServer.dnsName, addressTypeOf(to.values)];
     await awaitAuthoritative({ ...zone, name, type, expected: to, timeoutMs: EVERYWHERE_MS, signal });
   }
   return Date.now();

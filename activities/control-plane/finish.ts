@@ -41,7 +41,8 @@ export function createFinishActivities(
       await hosting.dns.handOver(signal);
       await hosting.clearSource(move, signal);
       await removeReturned(session, input);
-      await hosting.release(move, signal);
+      // Moves that began before the workflow did this itself.
+      if (input.keepsClaim !== true) await hosting.release(move, signal);
       return [
         `TTL of ${config.apiServer.dnsName}: ${record.ttlSeconds} s again, the source's namespace at ${from} is deleted`,
       ];

@@ -35,8 +35,8 @@ const ROUND_TRIP = { everyMs: 1_000, deadlineMs: 120_000 };
 export function createJoinActivities(sites: ControlPlaneSites): Steps {
   return {
     exposeSourcePeers: step(sites, "ExposeSourcePeers", async (session) => {
-      const { hosting, subject, signal } = session;
-      const layouts = await sourceLayouts(session);
+      const { hosting, subject, config, signal } = session;
+      const layouts = await Promise.all(config.etcds.map(async (etcd) => await sourceLayout(session, etcd)));
       // Before a member is touched: Preflight may have had no way to ask.
       const states = await checkExposedEtcds(hosting, subject.controlPlane, signal);
       await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, async (etcd) => {
@@ -50,12 +50,16 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
     }),
 
     hideSourcePeers: undoStep(sites, "ExposeSourcePeers", async (session) => {
-      const layouts = await sourceLayouts(session);
-      await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, async (etcd) => {
-        // An etcd that the worker has never reached has not been changed, and must not hold up the undo.
-        if (await session.hosting.mayHaveOuterPeers(etcd.name, session.signal)) await takeBack(etcd);
-        await session.hosting.hidePeers(etcd.name, session.signal);
-      });
+      const { hosting, config, signal } = session;
+      const hide = async (name: string) => {
+        // An etcd that was told nothing, perhaps because the worker cannot reach it, must not hold up the undo.
+        if (await hosting.mayHaveOuterPeers(name, signal)) {
+          const layouts = [await sourceLayout(session, name)];
+          await allEtcds(session, { layouts, maxLagRevisions: IN_STEP }, takeBack);
+        }
+        await hosting.hidePeers(name, signal);
+      };
+      await Promise.all(config.etcds.map(hide));
     }),
 
     exposeDestinationPeers: step(sites, "CopySecrets", async ({ hosting, signal }, { layouts }) => {
@@ -88,14 +92,13 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
 }
 
 /** The source's members as they are reached from outside, which they are from now on. */
-async function sourceLayouts({ hosting, config, signal }: Session): Promise<EtcdLayout[]> {
-  const layoutOf = async (name: string): Promise<EtcdLayout> => ({
+async function sourceLayout({ hosting, signal }: Session, name: string): Promise<EtcdLayout> {
+  return {
     name,
     inner: await hosting.innerPeerUrls(name, signal),
     source: await hosting.exposePeers("source", name, signal),
     destination: [],
-  });
-  return await Promise.all(config.etcds.map(layoutOf));
+  };
 }
 
 /** One member after the other: the others reach it by its new address before the next one's changes. */

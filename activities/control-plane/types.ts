@@ -174,7 +174,11 @@ export interface ControlPlaneActivities {
   commitQuorum(subject: StretchedSubject): Promise<Committed>;
   removeSourcePeers(subject: StretchedSubject): Promise<Removed>;
   finishBackups(subject: ControlPlaneSubject): Promise<void>;
+  /** @param subject.keepsClaim the workflow gives the claim back by itself; without it this step does. */
   cleanUpSource(
-    subject: ControlPlaneSubject & { record: DnsRecordState } & Partial<StretchedSubject>,
+    subject: ControlPlaneSubject & {
+      record: DnsRecordState;
+      keepsClaim?: boolean;
+    } & Partial<StretchedSubject>,
   ): Promise<readonly string[]>;
 }

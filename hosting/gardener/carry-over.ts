@@ -165,7 +165,7 @@ function service({ spec = {} }: Carried): Plain {
 
 function workload({ spec = {}, metadata }: Carried): Plain {
   const replicas = Number(spec["replicas"] ?? 1);
-  const kept = metadata.annotations?.[REPLICAS] ?? String(replicas);
+  const kept = replicas > 0 ? String(replicas) : (metadata.annotations?.[REPLICAS] ?? "0");
   return { spec: { ...spec, replicas: 0 }, metadata: { annotations: { [REPLICAS]: kept } } };
 }
 

@@ -133,10 +133,10 @@ function metadata({ metadata: { name, labels, annotations = {} }, spec }: Carrie
     name,
     namespace,
     ...(labels && { labels }),
-    // None on a workload that stands still already: then its own note tells.
+    // One that stands still already has a note of its own, or is to stand still.
     annotations: {
-      ...(typeof replicas === "number" && replicas > 0 && { [REPLICAS]: String(replicas) }),
       ...Object.fromEntries(kept),
+      ...(typeof replicas === "number" && replicas > 0 && { [REPLICAS]: String(replicas) }),
     },
   };
 }

@@ -14,6 +14,8 @@ import {
   hideMembers,
   innerPeerUrls,
   inspectEtcd,
+  mayBeTold,
+  noteTold,
   peerRoundTripMs,
   startMember,
   stopMembers,
@@ -146,8 +148,8 @@ export function createStatefulSetHosting(
       await either(at, async (seed) => await credentialsOf(seed, etcd, signal)),
     exposePeers: async (side, etcd, signal) => await exposeMembers(at[side], etcd, MEMBERS, signal),
     // A member keeps in its data what etcd has been told, and its Service stays.
-    advertisePeers: async () => undefined,
-    mayHaveOuterPeers: async () => true,
+    advertisePeers: async (etcd, _members, signal) => await noteTold(source, etcd, MEMBERS, signal),
+    mayHaveOuterPeers: async (etcd, signal) => await mayBeTold(source, etcd, MEMBERS, signal),
     innerPeerUrls: async (etcd, signal) => await innerPeerUrls(source, etcd, MEMBERS, signal),
     hidePeers: async (etcd, signal) => await hideMembers(source, etcd, MEMBERS, signal),
     startMember: async (etcd, ordinal, bootstrap, signal) =>

@@ -10,8 +10,10 @@ const PEER_PORT = 2380;
 const CLIENT_PORT = 2379;
 const METRICS_PORT = 2381;
 const LOAD_BALANCER = "LoadBalancer";
-/** On Services of members that a move has exposed. */
+/** On Services of members that a move has exposed; its value tells whether etcd may have been told. */
 export const EXPOSED = "rehome.dev/exposed";
+const NOT_TOLD = "not-told";
+const TOLD = "true";
 
 interface ConfigMap extends KubeObject {
   readonly data?: Readonly<Record<string, string>>;
@@ -88,7 +90,7 @@ export async function exposeMembers(
     const service = await seed.service(pod, signal);
     if (service?.spec.type !== LOAD_BALANCER) {
       await merge(seed.api, `${seed.core("services")}/${pod}`, {
-        metadata: { annotations: { [EXPOSED]: "true" } },
+        metadata: { annotations: { [EXPOSED]: NOT_TOLD } },
         spec: { type: LOAD_BALANCER, ports: ports(["peer", PEER_PORT], ["client", CLIENT_PORT]) },
       });
     }
@@ -100,16 +102,50 @@ export async function exposeMembers(
   );
 }
 
+/** Notes that etcd is about to be told of the members' addresses. */
+export async function noteTold(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { metadata } of await exposedServices(seed, etcd, count, signal)) {
+    await merge(seed.api, `${seed.core("services")}/${metadata.name}`, {
+      metadata: { annotations: { [EXPOSED]: TOLD } },
+    });
+  }
+}
+
+/** Whether etcd may have been told of addresses that a move has given its members. */
+export async function mayBeTold(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const services = await exposedServices(seed, etcd, count, signal);
+  return services.some(({ metadata }) => metadata.annotations?.[EXPOSED] === TOLD);
+}
+
+async function exposedServices(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<Service[]> {
+  const pods = Array.from({ length: count }, (_, ordinal) => podOf(etcd, ordinal));
+  const services = await Promise.all(pods.map(async (pod) => await seed.service(pod, signal)));
+  return services.filter((service) => service?.metadata.annotations?.[EXPOSED] !== undefined) as Service[];
+}
+
 export async function hideMembers(
   seed: SeedNamespace,
   etcd: string,
   count: number,
   signal: AbortSignal,
 ): Promise<void> {
-  for (let ordinal = 0; ordinal < count; ordinal++) {
-    const service = await seed.service(podOf(etcd, ordinal), signal);
-    if (service?.metadata.annotations?.[EXPOSED] === undefined) continue;
-    await merge(seed.api, `${seed.core("services")}/${podOf(etcd, ordinal)}`, {
+  for (const { metadata } of await exposedServices(seed, etcd, count, signal)) {
+    await merge(seed.api, `${seed.core("services")}/${metadata.name}`, {
       metadata: { annotations: { [EXPOSED]: null } },
       spec: { type: "ClusterIP", ports: ports(["peer", PEER_PORT]) },
     });

@@ -101,13 +101,21 @@ export class SeedNamespace {
     }
   }
 
-  /** Scales to the number of replicas that it had before, and waits until all are ready. Nothing where there is none. */
+  /**
+   * Scales to the number of replicas that it had before, and waits until all are ready. Nothing where there is none, and
+   * where it stood still before: then nothing was noted.
+   */
   async start(name: string, signal: AbortSignal): Promise<void> {
     const workload = await this.workload("deployments", name, signal);
-    if (workload === undefined) return;
-    const replicas = (workload.spec.replicas ?? 1) || Number(workload.metadata.annotations?.[REPLICAS] ?? 1);
+    const replicas =
+      (workload?.spec.replicas ?? 1) || Number(workload?.metadata.annotations?.[REPLICAS] ?? 0);
+    if (workload === undefined || replicas === 0) return;
     await this.scale("deployments", name, replicas, signal);
     await this.awaitReady(name, replicas, signal);
+    // What is scaled later, by its owner, must not be undone by the next move.
+    await merge(this.api, `${this.workloads("deployments")}/${name}`, {
+      metadata: { annotations: { [REPLICAS]: null } },
+    });
   }
 
   async awaitReady(name: string, replicas: number, signal: AbortSignal): Promise<void> {
