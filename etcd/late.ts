@@ -23,6 +23,8 @@ export interface Conflict {
 }
 
 export interface LateWrites {
+  /** Origin revision up to which all have been found; absent where an older version has recorded it. */
+  readonly until?: string;
   readonly carried: number;
   readonly conflicts: readonly Conflict[];
   /** The origin's history since the drain was gone already: deletions in it are not known. */
@@ -54,6 +56,7 @@ export async function carryLateWrites(
     if (conflict) conflicts.push(conflict);
   }
   const result = {
+    until: String(until),
     carried: (keys?.size ?? 0) - conflicts.length,
     conflicts,
     historyLost: keys === undefined,

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { successor } from "./keys.ts";
-import type { ClusterRange, Key } from "./keys.ts";
+import type { ClusterRange } from "./keys.ts";
 import { remove, when } from "./store.ts";
 import type { Entry } from "./store.ts";
 import type { Token } from "./token.ts";
@@ -16,7 +16,7 @@ export interface RemoveOptions {
   /** Keys changed after this revision are handed to `onLate`, and stay unless that answers true. */
   readonly unchangedSince: bigint;
   readonly signal: AbortSignal;
-  readonly onLate?: (key: Key) => Promise<boolean>;
+  readonly onLate?: (entry: Pick<Entry, "key" | "modRevision">) => Promise<boolean>;
   readonly onProgress?: (deleted: number) => void;
 }
 
@@ -53,7 +53,7 @@ export async function removeKeys(token: Token, options: RemoveOptions): Promise<
 
 async function removeKey(token: Token, seen: Entry, options: RemoveOptions): Promise<boolean> {
   for (let entry: Entry | undefined = seen; entry; entry = (await token.store.get(seen.key)).entry) {
-    if (entry.modRevision > options.unchangedSince && !(await options.onLate?.(entry.key))) return false;
+    if (entry.modRevision > options.unchangedSince && !(await options.onLate?.(entry))) return false;
     const { succeeded } = await token.transact(
       [when.modifiedAt(entry.key, entry.modRevision)],
       [remove(entry.key)],

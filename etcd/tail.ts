@@ -54,6 +54,17 @@ export async function readPosition(
   return entry && { position: BigInt(entry.value.toString()), revision };
 }
 
+/**
+ * What a tail that was stopped has reached: all of `until`, and what came by until it ended.
+ * @returns the position, recorded also where nothing of ours has changed since the one before.
+ */
+export async function settlePosition(destination: Token, until: bigint): Promise<bigint> {
+  const recorded = (await readPosition(destination.store, destination.cluster))?.position ?? 0n;
+  if (recorded >= until) return recorded;
+  await writePosition(destination, until);
+  return until;
+}
+
 /** Records that the destination equals the origin at `position`. */
 export async function writePosition(destination: Token, position: bigint): Promise<void> {
   await destination.transact(
@@ -184,10 +195,9 @@ class Follower {
 
   #isOurs({ entry }: Change): boolean {
     const { prefix } = this.#origin;
-    return (
-      parseKey(prefix, entry.key)?.cluster === this.#options.cluster &&
-      isCarried(prefix, this.#options.cluster, entry.key)
-    );
+    const { cluster, includes = () => true } = this.#options;
+    const parsed = parseKey(prefix, entry.key);
+    return parsed?.cluster === cluster && includes(parsed.family) && isCarried(prefix, cluster, entry.key);
   }
 
   #observePulse({ entry, type }: Change): void {

@@ -146,11 +146,7 @@ export async function compareKeys(
   destination: Side,
   keys: Iterable<Key>,
 ): Promise<Difference[]> {
-  const all = [...keys];
-  const chunks = Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
-    all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
-  );
-  const compared = chunks.map(async (chunk) => {
+  const compared = chunksOf([...keys]).map(async (chunk) => {
     const [left, right] = await Promise.all(
       [origin, destination].map(async ({ store, revision }) => await store.getMany(chunk, revision)),
     );
@@ -161,7 +157,7 @@ export async function compareKeys(
   return (await Promise.all(compared)).flat();
 }
 
-/** The number of keys in each range, all read at one revision: `revision`, or the newest. */
+/** The number of keys in each range, as of `revision`, or the newest. */
 export async function countKeys(
   store: Store,
   ranges: readonly ClusterRange[],
@@ -171,6 +167,13 @@ export async function countKeys(
   const reads = ranges.map(({ start, end }) => ({
     request_range: { key: keyToBuffer(start), range_end: keyToBuffer(end), count_only: true, ...pin },
   }));
-  const answer = await store.transact([], reads);
-  return answer.reads.map((read) => read?.count ?? 0);
+  const answers = await Promise.all(chunksOf(reads).map(async (chunk) => await store.transact([], chunk)));
+  return answers.flatMap(({ reads: counted }) => counted.map((read) => read?.count ?? 0));
+}
+
+/** What etcd takes in one transaction each. */
+function chunksOf<T>(all: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
+    all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
+  );
 }

@@ -31,17 +31,21 @@ export async function mustBeEqual(
 const FENCE_HEADROOM = 500n;
 
 /**
- * @throws ApplicationFailure `NotVerified` when the origin is about to count above what was copied, as after a long wait
- *   at a gate: catching up anew lifts the copies.
+ * @param origin its revision
+ * @param headroom what it may still count
+ * @throws ApplicationFailure `NotVerified` when the origin has counted, or is about to count, above what was copied, as
+ *   after a long wait at a gate: catching up anew lifts the copies.
  */
-export async function mustBeAhead({ from, to, cluster, align }: Session): Promise<void> {
+export async function mustBeAhead(
+  { from, to, cluster, align }: Session,
+  origin: bigint,
+  headroom = FENCE_HEADROOM,
+): Promise<void> {
   const floor = align ? await readFloor(to.store, cluster) : undefined;
-  if (floor === undefined) return;
-  const origin = await from.store.head();
-  if (origin + FENCE_HEADROOM <= floor.revision) return;
+  if (floor === undefined || origin + headroom <= floor.revision) return;
   throw failure("NotVerified", {
     message: `${from.name} has counted up to what was copied to ${to.name}: the copies are lifted above it again`,
-    expected: `a revision of ${from.name} below ${floor.revision - FENCE_HEADROOM}`,
+    expected: `a revision of ${from.name} below ${floor.revision - headroom}`,
     found: String(origin),
   });
 }

@@ -1,16 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Context } from "@temporalio/activity";
+import { ApplicationFailure, Context } from "@temporalio/activity";
 import { CompactedError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
+import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
-import { put, when } from "../../etcd/store.ts";
+import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
-import { pulse, readPosition, startTail, tail } from "../../etcd/tail.ts";
+import { pulse, readPosition, settlePosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
-import { isLate } from "../../kubernetes/kcp/families.ts";
+import { isEarly, isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
@@ -23,6 +24,7 @@ import { isSeenFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } 
 import { warmUpBriefly } from "./custom-resources.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
+import { preventSwitch, readSwitched } from "./switched.ts";
 import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -42,11 +44,12 @@ export function createCutover(site: KcpSite): Cutover {
   return async (input) => {
     using work = beginWork("Cutover");
     const session = await openSession(site, input);
-    const done = await readRecord<Switched>(session, "switched");
+    const done = await readSwitched(session);
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
     const fence = fenceOf(site, input, session.from, input.fence);
-    if (await readRecord(session, "fence")) await openAgain(session, fence, work.signal);
+    // What an earlier attempt has sent cannot take effect any more: it carries that attempt's token.
+    if (await isFenceRecorded(session)) await openAgain(session, fence, work.signal);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
     try {
@@ -76,8 +79,8 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
     session,
     input,
     fence,
-    async (fenceAt, until) =>
-      await insideFence(session, input, { fence, fenceAt, prepared, tail: running, signal: until }),
+    async (fenceAt, sending, until) =>
+      await insideFence(session, input, { fence, fenceAt, sending, prepared, tail: running, signal: until }),
   );
 }
 
@@ -87,13 +90,13 @@ const kinship = ({ value }: Entry) => kinshipOf(value);
 async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
   const { from, to, cluster, writer, align } = session;
   const until = await pulse(session.origin);
-  await tail(from.store, writer, { cluster, signal, until, align, includes: (family) => !isLate(family) });
+  await tail(from.store, writer, { cluster, signal, until, align, includes: isEarly });
+  const revision = await settlePosition(session.destination, until);
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),
   );
-  const origin = { store: from.store, revision: until };
   // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
-  await copySnapshot(origin, writer, { cluster, stages: [late], kinship, signal });
+  await copySnapshot({ store: from.store, revision }, writer, { cluster, stages: [late], kinship, signal });
   await seedBoundCrds(session);
 }
 
@@ -111,6 +114,8 @@ async function prepare(
   signal: AbortSignal,
 ): Promise<Prepared> {
   const { from, to, origin, cluster } = session;
+  // What has come by is at or before the pulse, up to which all is compared here; the rest is in the fence.
+  running.takeChanged();
   const until = await pulse(origin);
   const [ranges, heal, changed] = await Promise.all([
     rangesOnEitherSide(from.store, to.store, cluster),
@@ -127,10 +132,16 @@ async function prepare(
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
   await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
-  await mustBeAhead(session);
+  await mustBeAhead(session, await from.store.head());
   // Resources that came since Verify.
   await warmUpBriefly(session, recorded.revision, signal);
   return { ranges, heal };
+}
+
+/** What is known of the switch in this attempt. */
+interface Sending {
+  /** Its transaction may take effect from now on, whatever was answered. */
+  isSent: boolean;
 }
 
 /** Sets the time of the fence and takes the fence off again when `run` fails or does not end in time. */
@@ -138,21 +149,25 @@ async function underFence(
   session: Session,
   input: Input,
   fence: Fence,
-  run: (fenceAt: number, signal: AbortSignal) => Promise<Switched>,
+  run: (fenceAt: number, sending: Sending, signal: AbortSignal) => Promise<Switched>,
 ): Promise<Switched> {
   const stop = Context.current().cancellationSignal;
   const at = await recordFence(session);
   const deadline = AbortSignal.timeout(input.fenceBudgetMs);
+  const sending: Sending = { isSent: false };
   try {
-    return await run(at, AbortSignal.any([deadline, stop]));
+    return await run(at, sending, AbortSignal.any([deadline, stop]));
   } catch (error) {
-    // The answer of the switch may have been lost; after it there is no opening again.
-    const done = await readRecord<Switched>(session, "switched");
+    // The answer of the switch may have been lost; after it there is no opening again. One that was not sent is not asked
+    // for: it may be the destination's store that has failed.
+    const done = sending.isSent ? await preventSwitch(session) : undefined;
     if (done) return done;
     await openAgain(session, fence, stop);
-    if (!deadline.aborted) throw error;
+    const isKnown = error instanceof ApplicationFailure || error instanceof CompactedError;
+    if (!deadline.aborted && (isKnown || stop.aborted)) throw error;
+    // Whatever it was, users have waited for it: it is not repeated on the spot.
     throw failure("FenceBudgetExceeded", {
-      message: `the switch was not done in ${input.fenceBudgetMs} ms; the fence is off and ${input.from} serves again`,
+      message: `the switch was not done${deadline.aborted ? ` in ${input.fenceBudgetMs} ms` : ""}; the fence is off and ${input.from} serves again`,
       found: error instanceof Error ? error.message : String(error),
     });
   }
@@ -162,15 +177,15 @@ interface Inside {
   readonly fence: Fence;
   /** When it was asked for, ms since the epoch. */
   readonly fenceAt: number;
+  readonly sending: Sending;
   readonly prepared: Prepared;
   readonly tail: RunningTail;
   readonly signal: AbortSignal;
 }
 
 async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
-  const { fence, fenceAt, prepared, tail: running, signal } = inside;
+  const { fence, fenceAt, sending, prepared, tail: running, signal } = inside;
   const { to, origin, cluster } = session;
-  running.takeChanged();
   await fence.set();
   while (!(await isSeenFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
@@ -187,10 +202,14 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     readForSwitch(session, prepared),
     mustBeEqual(session, changed),
     mustBeFenced(session, input.fence),
+    mustBeAhead(session, end, 0n),
+    // An API that was bound since the late families were copied has a CRD that nobody carries over.
+    [...changed].some(isBinding) && seedBoundCrds(session),
   ]);
   const checkedAt = Date.now();
 
   signal.throwIfAborted();
+  sending.isSent = true;
   const result: Switched = {
     fenceAt,
     fencedAt,
@@ -204,16 +223,14 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     healed: prepared.heal,
   };
   const key = logicalClusterKey(to.store.prefix, cluster);
+  const own = ownKeys(to.store.prefix, cluster);
   const { succeeded } = await session.destination.transact(
-    [when.modifiedAt(key, 0n)],
-    [
-      put(key, JSON.stringify(object)),
-      put(ownKeys(to.store.prefix, cluster).switched, JSON.stringify(result)),
-    ],
+    [when.modifiedAt(key, 0n), when.valueIs(own.fence, fenceRecord(fenceAt))],
+    [put(key, JSON.stringify(object)), put(own.switched, JSON.stringify(result))],
   );
   if (succeeded) return result;
   // The client repeats a transaction whose answer was lost, so it may be our own object that is there.
-  const done = await readRecord<Switched>(session, "switched");
+  const done = await readSwitched(session);
   if (done) return done;
   throw appeared(session);
 }
@@ -240,18 +257,25 @@ async function openAgain(session: Session, fence: Fence, signal: AbortSignal): P
   await fence.lift();
   await healContexts(session.origin, session.from, signal);
   const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [{ request_delete_range: { key: Buffer.from(key, "latin1") } }]);
-}
-
-async function readRecord<T>({ to, cluster }: Session, which: "fence" | "switched"): Promise<T | undefined> {
-  const { entry } = await to.store.get(ownKeys(to.store.prefix, cluster)[which]);
-  return entry && (JSON.parse(entry.value.toString()) as T);
+  await session.destination.transact([], [remove(key)]);
 }
 
 /** Notes down that the fence is about to be asked for, for an attempt that comes after a crash. @returns when, ms */
 async function recordFence(session: Session): Promise<number> {
   const at = Date.now();
   const { fence } = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [put(fence, JSON.stringify({ at }))]);
+  await session.destination.transact([], [put(fence, fenceRecord(at))]);
   return at;
+}
+
+function fenceRecord(at: number): string {
+  return JSON.stringify({ at });
+}
+
+async function isFenceRecorded({ to, cluster }: Session): Promise<boolean> {
+  return (await to.store.get(ownKeys(to.store.prefix, cluster).fence)).entry !== undefined;
+}
+
+function isBinding(key: Key): boolean {
+  return key.includes("/apis.kcp.io/apibindings/");
 }

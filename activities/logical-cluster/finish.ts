@@ -1,4 +1,4 @@
-import { logicalClusterKey } from "../../etcd/keys.ts";
+import { displayKey, logicalClusterKey } from "../../etcd/keys.ts";
 import { carryLateWrite, carryLateWrites } from "../../etcd/late.ts";
 import type { LateWrites } from "../../etcd/late.ts";
 import { removeKeys } from "../../etcd/remove.ts";
@@ -42,25 +42,19 @@ export function createFinishActivities(site: KcpSite): Steps {
       using work = beginWork("AwaitRouting");
       const session = await openSession(site, subject);
       const fence = fenceOf(site, subject, session.from, subject.fence);
-      await Promise.all(
-        site.frontProxies.map(async (proxy) => {
-          let asked = 0;
-          const served = async () => {
-            const seen = await servesDestination(proxy, session);
-            if (seen === true || (await isDeleted(session, site.frontProxy))) return true;
-            await keepFenced(session, fence, subject.fence);
-            // A front-proxy that has listed the origin anew waits for another event of the destination's object.
-            if (++asked % TOUCH_EVERY === 0) await touch(session);
-            return seen;
-          };
-          const what = `${proxy.name} serves ${subject.cluster} from ${subject.to}`;
-          await pollUntil(what, served, { ...ROUTING, signal: work.signal });
-        }),
+      await awaitRouted(
+        site,
+        session,
+        work.signal,
+        async () => await keepFenced(session, fence, subject.fence),
       );
       const routedAt = Date.now();
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
-      if (!(await isDeleted(session, site.frontProxy)))
-        await carryLateWrites(session.origin, session.destination, BigInt(subject.position), work.signal);
+      if (!(await isDeleted(session, site.frontProxy))) {
+        const drainedAt = BigInt(subject.position);
+        await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
+        await leaveOrigin(site, session, drainedAt, work.signal);
+      }
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
       return { routedAt, frontProxies: site.frontProxies.length };
     },
@@ -69,18 +63,9 @@ export function createFinishActivities(site: KcpSite): Steps {
       using work = beginWork("OriginCleanup");
       const session = await openSession(site, subject);
       if (await isDeleted(session, site.frontProxy)) return await removeRemains(session, work);
-      await proveServing(site.frontProxy, subject.cluster);
       const drainedAt = BigInt(subject.position);
       const late = await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
-      await removeLogicalCluster(session, drainedAt);
-      await touch(session);
-      for (const proxy of site.frontProxies) {
-        await pollUntil(
-          `${proxy.name} serves ${subject.cluster}`,
-          async () => await serves(proxy, subject.cluster),
-          SETTLE,
-        );
-      }
+      await leaveOrigin(site, session, drainedAt, work.signal);
       return await removeTheRest(session, drainedAt, late, work);
     },
 
@@ -101,7 +86,6 @@ export function createFinishActivities(site: KcpSite): Steps {
           });
         }
       }
-      await nameShardInOwner(site.frontProxy, subject.cluster, subject.to);
       await releaseLocks(site, subject);
       return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
     },
@@ -138,6 +122,49 @@ async function servesDestination(proxy: ApiServer, { to, cluster }: Session): Pr
   );
 }
 
+/** @param meanwhile is called each time that a front-proxy has been asked in vain */
+async function awaitRouted(
+  site: KcpSite,
+  session: Session,
+  signal: AbortSignal,
+  meanwhile: () => Promise<void> = async () => undefined,
+): Promise<void> {
+  await Promise.all(
+    site.frontProxies.map(async (proxy) => {
+      let asked = 0;
+      const served = async () => {
+        const seen = await servesDestination(proxy, session);
+        if (seen === true || (await isDeleted(session, site.frontProxy))) return true;
+        await meanwhile();
+        // A front-proxy that has listed the origin anew waits for another event of the destination's object.
+        if (++asked % TOUCH_EVERY === 0) await touch(session);
+        return seen;
+      };
+      const what = `${proxy.name} serves ${session.cluster} from ${session.to.name}`;
+      await pollUntil(what, served, { ...ROUTING, signal });
+    }),
+  );
+}
+
+/**
+ * Takes the cluster's object away at the origin, once the destination is proven to serve. It goes before all else, and
+ * before a gate: while it stands, a front-proxy that lists anew, or whose informers resync, may take the origin for the
+ * place of the cluster again (kcp v0.32.3, pkg/index/index.go).
+ */
+async function leaveOrigin(
+  site: KcpSite,
+  session: Session,
+  drainedAt: bigint,
+  signal: AbortSignal,
+): Promise<void> {
+  await awaitRouted(site, session, signal);
+  await proveServing(site.frontProxy, session.cluster);
+  await nameShardInOwner(site.frontProxy, session.cluster, session.to.name);
+  await removeLogicalCluster(session, drainedAt);
+  await touch(session);
+  await awaitRouted(site, session, signal);
+}
+
 /** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
 async function keepFenced({ from, cluster, origin }: Session, fence: Fence, kind: FenceKind): Promise<void> {
   if (await isFenced(from.replicas, cluster, kind)) return;
@@ -158,10 +185,6 @@ async function proveServing(proxy: ApiServer, cluster: string): Promise<void> {
   await annotate(proxy, cluster, PROOF, null);
 }
 
-/**
- * The origin's LogicalCluster object goes before all else: while it stands, a front-proxy that lists anew may take the
- * origin for the place of the cluster again (kcp v0.32.3, pkg/index/index.go).
- */
 async function removeLogicalCluster(session: Session, drainedAt: bigint): Promise<void> {
   const { from, to, origin, cluster } = session;
   for (;;) {
@@ -201,7 +224,9 @@ async function removeTheRest(
     ranges,
     unchangedSince: drainedAt,
     signal: work.signal,
-    onLate: async (key) => {
+    onLate: async ({ key, modRevision }) => {
+      // Carried over once already: the destination may have changed or deleted it since.
+      if (modRevision <= BigInt(late.until ?? 0)) return !conflicts.has(displayKey(key));
       const conflict = await carryLateWrite(from.store, destination, key, drainedAt);
       if (!conflict) return true;
       if (!conflicts.has(conflict.key)) lateWrites += 1;

@@ -7,7 +7,7 @@ import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
-import { copyStages, isLate } from "../../kubernetes/kcp/families.ts";
+import { copyStages, isEarly } from "../../kubernetes/kcp/families.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -25,8 +25,6 @@ const SMALL_LAG_MS = 250;
 /** How often a follower marks the origin's history, to measure its lag. */
 const PULSE_EVERY_MS = 1_000;
 const SAMPLES = 20;
-
-const early = (family: string) => !isLate(family);
 
 type Steps = Pick<
   LogicalClusterActivities,
@@ -105,7 +103,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       const proof = await verify(from.store, to.store, {
         cluster: subject.cluster,
         signal: work.signal,
-        includes: early,
+        includes: isEarly,
         allowed: allowedDifference,
         onProgress: (done) => work.tell({ done, unit: "keys" }),
       });
@@ -130,8 +128,10 @@ export function createTransferActivities(site: KcpSite): Steps {
 async function copyEverything(session: Session, work: Work) {
   const { from, to, origin, destination, writer, cluster } = session;
   const revision = await pulse(origin);
+  // Also what is written for what is gone at the origin, tombstones among it, must be above what its clients have seen.
+  if (session.align) await raiseRevision(destination, revision, { signal: work.signal });
   const ranges = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
-    early(family),
+    isEarly(family),
   );
   const total = await countAll(session, revision, ranges);
   const copied = await copySnapshot({ store: from.store, revision }, writer, {
@@ -183,7 +183,7 @@ async function countAll(
 /** Tails; where the place in the origin's history has been compacted away, compares and repairs, and tails on. */
 async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise<TailProgress> {
   const { from, to, cluster, writer } = session;
-  const options = { cluster, signal: work.signal, includes: early, align: session.align };
+  const options = { cluster, signal: work.signal, includes: isEarly, align: session.align };
   try {
     return await tail(from.store, writer, {
       ...options,

@@ -7,6 +7,7 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { isGone } from "./deleted.ts";
 import { fenceOf, healContexts, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
+import { readSwitched } from "./switched.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -23,6 +24,8 @@ export function createUndoActivities(site: KcpSite): Steps {
     async dismantleFence(subject) {
       using work = beginWork("Cutover");
       const session = await openSession(site, subject);
+      // The token, raised now, keeps out what an earlier attempt has sent.
+      if (await readSwitched(session)) throw servedThere(session);
       const gone = await isGone(session.from, session.to, subject.cluster);
       await fenceOf(site, subject, session.from, subject.fence).dismantle(gone);
       await healContexts(session.origin, session.from, work.signal);
@@ -46,10 +49,13 @@ export function createUndoActivities(site: KcpSite): Steps {
 }
 
 /** Nothing calls for an undo after the switch; should it happen all the same, the only copy must not be deleted. */
-async function refuseAfterSwitch({ to, cluster }: Session): Promise<void> {
-  if (!(await readLogicalCluster(to, cluster))) return;
-  throw failure("Conflict", {
-    message: `${cluster} is served by ${to.name}: nothing is deleted there`,
+async function refuseAfterSwitch(session: Session): Promise<void> {
+  if (await readLogicalCluster(session.to, session.cluster)) throw servedThere(session);
+}
+
+function servedThere({ to, cluster }: Session): Error {
+  return failure("Conflict", {
+    message: `${cluster} is served by ${to.name}: nothing is undone`,
     advice: "reset the workflow to before its cutover, so that it goes forward",
   });
 }

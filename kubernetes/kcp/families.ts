@@ -32,6 +32,11 @@ export function isLate(family: string): boolean {
   return isOneOf(LATE, family);
 }
 
+/** Whether a family is copied and followed from the beginning. */
+export function isEarly(family: string): boolean {
+  return !isLate(family);
+}
+
 /** The order of copying: each stage is complete at the destination before the next begins. */
 export function copyStages<R extends { readonly family: string }>(ranges: readonly R[]): R[][] {
   const stageOf = ({ family }: R) => {

@@ -6,10 +6,11 @@ import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
-import { pulse, tail, writePosition } from "../../etcd/tail.ts";
-import { verify } from "../../etcd/verify.ts";
+import { pulse, readPosition, settlePosition, tail, writePosition } from "../../etcd/tail.ts";
+import { countKeys, verify } from "../../etcd/verify.ts";
 import { watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
+import { isEarly } from "../../kubernetes/kcp/families.ts";
 import { Token } from "../../etcd/token.ts";
 import { Writer } from "../../etcd/writer.ts";
 import { PREFIX, dump, fill, never, startMove, twoStores } from "./fixture.ts";
@@ -235,6 +236,25 @@ describe("following changes", () => {
     expect((await dump(stores.destination)).has(`${PREFIX}/core/configmaps/other/${CLUSTER}/cm`)).toBe(false);
   });
 
+  it("leaves out the families that wait, and tells from where they may be read", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    const waits = `${PREFIX}/apis.kcp.io/apiexports/customresources/${CLUSTER}/one`;
+    await stores.origin.transact([], [put(waits, "not yet")]);
+    await stores.origin.transact([], [put(ours[0]!, "at once")]);
+    const until = await pulse(move.origin);
+    const options = { cluster: CLUSTER, signal: never, until, includes: isEarly };
+    expect((await tail(stores.origin, move.writer, options)).changes).toBe(1);
+    expect((await stores.destination.get(waits)).entry).toBeUndefined();
+    expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe("at once");
+    const position = await settlePosition(move.destination, until);
+    expect(position).toBe(until);
+    expect((await stores.origin.get(waits, { revision: position })).entry?.value.toString()).toBe("not yet");
+    expect((await readPosition(stores.destination, CLUSTER))?.position).toBe(until);
+  });
+
   it("keeps the destination ahead of an origin that runs away", async () => {
     const { ours } = tenants(5);
     await fill(stores.origin, text(ours));
@@ -330,7 +350,7 @@ describe("deleting at the origin", () => {
       ranges,
       unchangedSince: drained,
       signal: never,
-      onLate: async (key) => late.push(key) === 0,
+      onLate: async ({ key }) => late.push(key) === 0,
     });
     expect(deleted).toBe(ours.length - 1);
     expect(late).toEqual([ours[7]]);
@@ -417,6 +437,21 @@ describe("finding a cluster", () => {
       ...late.map((key) => key.slice(0, key.indexOf(`/${CLUSTER}/`))),
     ];
     expect(again.map(({ family }) => family)).toEqual(expected.toSorted());
+  });
+
+  it("counts more families than etcd takes operations in one transaction", async () => {
+    const keys = Array.from(
+      { length: 150 },
+      (_, i) => `${PREFIX}/group-${i}.dev/things/customresources/${CLUSTER}/one`,
+    );
+    await fill(stores.origin, text(keys));
+    const revision = await stores.origin.head();
+    const ranges = await rangesOf(stores.origin, CLUSTER);
+    await stores.origin.transact([], [remove(keys[0]!)]);
+    const before = await countKeys(stores.origin, ranges, revision);
+    const now = await countKeys(stores.origin, ranges);
+    expect(before).toEqual(ranges.map(() => 1));
+    expect(now.filter((count) => count === 0)).toHaveLength(1);
   });
 
   it("walks through no keys of others once it knows their families", async () => {
