@@ -52,7 +52,11 @@ const table: StepTable<LogicalClusterActivities> = {
     class: "cutover",
     summary: (s) => `Fence ${s.from}, carry over the last changes, switch to ${s.to}`,
   },
-  awaitRouting: { class: "wait", summary: (s) => `Wait until every front-proxy serves from ${s.to}` },
+  awaitRouting: {
+    class: "wait",
+    summary: (s) =>
+      `Wait until every front-proxy serves from ${s.to}, and delete the cluster's object at ${s.from}`,
+  },
   cleanOrigin: { class: "transfer", summary: (s) => `Delete the cluster's keys at ${s.from}` },
   finalize: { class: "mutate", summary: "Take the fence and the locks away, check path and id" },
   dismantleFence: { class: "mutate", summary: (s) => `Undo: make ${s.from} serve again` },
