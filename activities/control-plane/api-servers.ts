@@ -22,6 +22,7 @@ const READY = { everyMs: 200, deadlineMs: 120_000 };
 const DRAIN_LOOK_MS = 1_000;
 /** Where the proof of a write is made: a namespace that every cluster has. */
 const PROOFS = "/api/v1/namespaces/kube-system/configmaps";
+const PROOF_LABELS = { "rehome.dev/proof": "true" };
 
 export function createApiServerActivities(sites: ControlPlaneSites): Steps {
   return {
@@ -34,15 +35,13 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       return await addressOfOneKind(session);
     }),
 
-    stopDestinationApiServers: undoStep(
-      sites,
-      "StartDestinationKubeAPIServer",
-      async ({ hosting, signal }) => {
-        // What is cut off goes with its namespace, when it is back; until then the quorum must not wait for it.
-        if (await hosting.isReachable("destination", signal))
-          await hosting.stopApiServers("destination", signal);
-      },
-    ),
+    stopDestinationApiServers: undoStep(sites, "StartDestinationKubeAPIServer", async (session) => {
+      const { hosting, signal } = session;
+      await removeProofs(await apiOf(session, "source"));
+      // What is cut off goes with its namespace, when it is back; until then the quorum must not wait for it.
+      if (await hosting.isReachable("destination", signal))
+        await hosting.stopApiServers("destination", signal);
+    }),
 
     drainSourceApiServers: step(sites, "DrainSourceKubeAPIServer", async (session, { drainMs }) => {
       const { hosting, signal } = session;
@@ -92,7 +91,7 @@ async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {
 /** Writes through one API server and reads it through another: they serve the same etcd, and reads are not stale. */
 export async function proveSameData(writer: ApiServer, reader: ApiServer): Promise<void> {
   const name = `rehome-proof-${randomUUID()}`;
-  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name } };
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels: PROOF_LABELS } };
   const made = await writer.json<{ metadata: { uid: string } }>({ method: "POST", path: PROOFS, body });
   try {
     const found = await reader.find<{ metadata: { uid: string } }>({ path: `${PROOFS}/${name}` });
@@ -105,6 +104,15 @@ export async function proveSameData(writer: ApiServer, reader: ApiServer): Promi
   } finally {
     await writer.request({ method: "DELETE", path: `${PROOFS}/${name}` });
   }
+}
+
+/** Deletes proofs whose writers have died before they could: called when nobody proves anything any more. */
+export async function removeProofs(api: ApiServer): Promise<void> {
+  const [[label, value]] = Object.entries(PROOF_LABELS) as [[string, string]];
+  await api.json({
+    method: "DELETE",
+    path: `${PROOFS}?labelSelector=${encodeURIComponent(`${label}=${value}`)}`,
+  });
 }
 
 /**

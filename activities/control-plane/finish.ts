@@ -1,6 +1,6 @@
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { setRecord } from "./dns.ts";
-import { proveSameData } from "./api-servers.ts";
+import { proveSameData, removeProofs } from "./api-servers.ts";
 import { removeAt } from "./commit.ts";
 import { allEtcds } from "./etcd.ts";
 import { apiOf, step } from "./session.ts";
@@ -33,6 +33,7 @@ export function createFinishActivities(
       const { hosting, api, config, signal } = session;
       // Nothing is cleaned at the source before the destination is proven to serve, by its name.
       await proveSameData(api, await apiOf(session, "destination"));
+      await removeProofs(api);
       if (config.vpn) {
         await removeBridge(api, config.vpn, "destination", signal);
         await probeVpn(await apiOf(session, "destination"), config.vpn, signal);

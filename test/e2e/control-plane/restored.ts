@@ -50,8 +50,9 @@ export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Pro
 
   const deployments = `/apis/apps/v1/namespaces/${seedNamespace}/deployments`;
   for (const name of [...singletons, "kube-apiserver", "kube-controller-manager", "vpn-seed-server"]) {
-    const { spec, status } = await here.json<V1Deployment>({ path: `${deployments}/${name}` });
-    expect({ name, ready: status?.readyReplicas }).toEqual({ name, ready: spec?.replicas });
+    const { metadata, spec, status } = await here.json<V1Deployment>({ path: `${deployments}/${name}` });
+    const notes = Object.keys(metadata?.annotations ?? {}).filter((key) => key.includes("rehome"));
+    expect({ name, ready: status?.readyReplicas, notes }).toEqual({ name, ready: spec?.replicas, notes: [] });
     expect(spec?.replicas).toBeGreaterThan(0);
   }
   expect(testbed.fenceJournal().filter(({ event }) => event === "refused")).toEqual([]);
@@ -62,6 +63,11 @@ export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Pro
   });
   expect(clients.items.map(({ metadata }) => metadata?.name)).toEqual(["vpn-shoot"]);
   expect((await api.request({ path: echoPath })).status).toBe(200);
+  const proofs = await list(api, {
+    path: "/api/v1/namespaces/kube-system/configmaps",
+    labels: { "rehome.dev/proof": "true" },
+  });
+  expect(proofs.items).toEqual([]);
 }
 
 export async function membersOf(
