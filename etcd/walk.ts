@@ -2,10 +2,12 @@ import { prefixEnd, successor } from "./keys.ts";
 import type { Key, KeyRange } from "./keys.ts";
 import type { Page } from "./store.ts";
 
-/** So many keys may be walked through for each that a page has room for. */
-const WALKED_PER_KEY = 16;
-/** A page that is filled to less than this share was asked of too narrow a range. */
-const SPARSE = 1 / 4;
+/**
+ * Keys that are asked of at once, in pages: more make etcd walk too far, fewer leave pages nearly empty. Between the two
+ * lies a factor of 16, by which a digit more or less changes them.
+ */
+const MOST_PAGES = 32;
+const FEWEST_PAGES = 2;
 
 /**
  * Which part of a range each page is to be asked of. etcd walks through all keys of what it is asked for, whatever the
@@ -19,6 +21,8 @@ export class Walk {
   #to: Key;
   /** How many characters the keys that are asked for have in common with the first; 0: the whole rest. */
   #common = 0;
+  /** Keys that were found since `common` was last applied anew. */
+  #found = 0;
   #widenBy = 1;
 
   constructor({ start, end }: KeyRange) {
@@ -35,18 +39,23 @@ export class Walk {
   /** @param page what was found in `next` with this limit */
   turn({ entries, more, count }: Page, limit: number): void {
     const [first, last] = [entries[0], entries.at(-1)];
+    this.#found += entries.length;
     if (more && last) {
       this.#start = successor(last.key);
-      if (count > WALKED_PER_KEY * limit) {
-        this.#common = Math.max(this.#common + 1, commonLength(first!.key, last.key));
-      }
+      if (count > MOST_PAGES * limit) this.#common = this.#narrowed(first!.key, last.key);
     } else {
       this.#start = this.#to;
-      if (count < SPARSE * limit) this.#common = Math.max(0, this.#common - this.#widenBy);
+      if (this.#found < FEWEST_PAGES * limit) this.#common = Math.max(0, this.#common - this.#widenBy);
+      // Where there is nothing, the next key may be far away.
+      this.#widenBy = this.#found > 0 ? 1 : this.#widenBy * 2;
+      this.#found = 0;
     }
-    // Where there is nothing, the next key may be far away.
-    this.#widenBy = entries.length > 0 ? 1 : this.#widenBy * 2;
     this.#to = this.#stop();
+  }
+
+  /** At first as much as a page's keys have in common, which is more than those of many pages have. */
+  #narrowed(first: Key, last: Key): number {
+    return this.#common === 0 ? Math.max(1, commonLength(first, last) - 1) : this.#common + 1;
   }
 
   #stop(): Key {
