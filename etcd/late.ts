@@ -23,7 +23,7 @@ export interface Conflict {
 }
 
 export interface LateWrites {
-  /** Origin revision up to which all have been found; absent where an older version has recorded it. */
+  /** Origin revision up to which all have been found; absent where its history was lost, or an older version wrote it. */
   readonly until?: string;
   readonly carried: number;
   readonly conflicts: readonly Conflict[];
@@ -56,7 +56,7 @@ export async function carryLateWrites(
     if (conflict) conflicts.push(conflict);
   }
   const result = {
-    until: String(until),
+    ...(keys && { until: String(until) }),
     carried: (keys?.size ?? 0) - conflicts.length,
     conflicts,
     historyLost: keys === undefined,

@@ -37,10 +37,11 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
 
     stopDestinationApiServers: undoStep(sites, "StartDestinationKubeAPIServer", async (session) => {
       const { hosting, signal } = session;
-      await removeProofs(await apiOf(session, "source"));
       // What is cut off goes with its namespace, when it is back; until then the quorum must not wait for it.
       if (await hosting.isReachable("destination", signal))
         await hosting.stopApiServers("destination", signal);
+      if (await hosting.isReachable("source", signal))
+        await removeProofs(await apiOf(session, "source"), signal);
     }),
 
     drainSourceApiServers: step(sites, "DrainSourceKubeAPIServer", async (session, { drainMs }) => {
@@ -106,13 +107,14 @@ export async function proveSameData(writer: ApiServer, reader: ApiServer): Promi
   }
 }
 
-/** Deletes proofs whose writers have died before they could: called when nobody proves anything any more. */
-export async function removeProofs(api: ApiServer): Promise<void> {
+/**
+ * Deletes proofs whose writers have died before they could: called when nobody proves anything any more. One that cannot
+ * be deleted harms nobody, and holds up nothing.
+ */
+export async function removeProofs(api: ApiServer, signal: AbortSignal): Promise<void> {
   const [[label, value]] = Object.entries(PROOF_LABELS) as [[string, string]];
-  await api.json({
-    method: "DELETE",
-    path: `${PROOFS}?labelSelector=${encodeURIComponent(`${label}=${value}`)}`,
-  });
+  const path = `${PROOFS}?labelSelector=${encodeURIComponent(`${label}=${value}`)}`;
+  await api.request({ method: "DELETE", path, signal }).catch(() => signal.throwIfAborted());
 }
 
 /**

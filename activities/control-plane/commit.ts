@@ -210,12 +210,12 @@ async function lastToJoin(
   return { id, asLearner: isLearner ? performance.now() : begun };
 }
 
-/** The new voter leaves again, so that the seeds are uneven as before. */
+/** The new voter leaves again, so that the seeds are uneven as before: better so, whoever is down by now. */
 async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd, id: string): Promise<void> {
   const last = etcd.layout.destination.length - 1;
   // Stopped first where it would come back.
   if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
-  await removeMember(etcd.cluster, id, etcd.allowed({ kind: "remove", id }));
+  await removeMember(etcd.cluster, id, etcd.wait);
 }
 
 async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {

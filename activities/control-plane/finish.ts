@@ -33,7 +33,7 @@ export function createFinishActivities(
       const { hosting, api, config, signal } = session;
       // Nothing is cleaned at the source before the destination is proven to serve, by its name.
       await proveSameData(api, await apiOf(session, "destination"));
-      await removeProofs(api);
+      await removeProofs(api, signal);
       if (config.vpn) {
         await removeBridge(api, config.vpn, "destination", signal);
         await probeVpn(await apiOf(session, "destination"), config.vpn, signal);

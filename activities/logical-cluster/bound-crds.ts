@@ -22,9 +22,13 @@ interface Crd {
  * @returns the schema UIDs that were missing.
  * @throws ApplicationFailure `Conflict` when the destination has another schema under the same UID.
  */
-export async function seedBoundCrds({ from, to, cluster, destination }: Session): Promise<string[]> {
+export async function seedBoundCrds(
+  { from, to, cluster, destination }: Session,
+  signal: AbortSignal,
+): Promise<string[]> {
   const seeded: string[] = [];
   for (const uid of await boundSchemas(from.store, cluster)) {
+    signal.throwIfAborted();
     const { entry: ours } = await from.store.get(boundCrdKey(from.store.prefix, uid));
     if (!ours) continue;
     const key = boundCrdKey(to.store.prefix, uid);

@@ -97,7 +97,7 @@ async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<
   );
   // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
   await copySnapshot({ store: from.store, revision }, writer, { cluster, stages: [late], kinship, signal });
-  await seedBoundCrds(session);
+  await seedBoundCrds(session, signal);
 }
 
 interface Prepared {
@@ -204,7 +204,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     mustBeFenced(session, input.fence),
     mustBeAhead(session, end, 0n),
     // An API that was bound since the late families were copied has a CRD that nobody carries over.
-    [...changed].some(isBinding) && seedBoundCrds(session),
+    [...changed].some(isBinding) && seedBoundCrds(session, signal),
   ]);
   const checkedAt = Date.now();
 

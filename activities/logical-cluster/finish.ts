@@ -78,6 +78,8 @@ export function createFinishActivities(site: KcpSite): Steps {
         await releaseLocks(site, subject);
         return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
       }
+      // Done already, but for moves that left the origin before that did it; by its path it is found through its owner.
+      await nameShardInOwner(site.frontProxy, subject.cluster, subject.to);
       for (const proxy of site.frontProxies) {
         for (const name of [subject.cluster, subject.path]) {
           await pollUntil(`${proxy.name} serves ${name}`, async () => await serves(proxy, name), {

@@ -3,11 +3,10 @@ import { put, when } from "../../etcd/store.ts";
 import type { Session } from "./session.ts";
 import type { Switched } from "./types.ts";
 
-/** The switch records itself in the transaction that makes it, which also needs the fence's record as its attempt wrote it. */
-
-/** No switch waits for this one. */
+/** A fence's record that no switch finds as its attempt wrote it, which it needs: see insideFence. */
 const PREVENTED = JSON.stringify({ at: 0 });
 
+/** The switch, as it recorded itself in the transaction that made it. */
 export async function readSwitched({ to, cluster }: Session): Promise<Switched | undefined> {
   const { entry } = await to.store.get(ownKeys(to.store.prefix, cluster).switched);
   return entry && (JSON.parse(entry.value.toString()) as Switched);

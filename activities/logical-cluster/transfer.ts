@@ -146,7 +146,7 @@ async function copyEverything(session: Session, work: Work) {
     until: revision,
     signal: work.signal,
   });
-  const seededCrds = await seedBoundCrds(session);
+  const seededCrds = await seedBoundCrds(session, work.signal);
   await writePosition(destination, revision);
   return { revision: String(revision), ...copied, tombstones, seededCrds };
 }

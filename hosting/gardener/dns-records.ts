@@ -47,11 +47,28 @@ export function hostedDns(
     },
     async replace(from, to, signal) {
       const waits = { deadlineMs, signal };
-      const counts = [await source.replace(from, to, waits), await destination.replace(from, to, waits)];
+      const sides = [source, destination].map((side) => async () => await side.replace(from, to, waits));
+      const counts = await eachDespiteOthers(sides);
       if (counts.every((count) => count === 0)) throw new RecordTakenError(source.describe(), from, []);
     },
     handOver: async (signal) => await source.handOver(destination, { deadlineMs, signal }),
   };
+}
+
+/** One after the other, all of them also when a record is somebody else's. @throws the first of those errors at the end */
+async function eachDespiteOthers<T>(steps: readonly (() => Promise<T>)[]): Promise<T[]> {
+  const results: T[] = [];
+  let taken: RecordTakenError | undefined;
+  for (const step of steps) {
+    try {
+      results.push(await step());
+    } catch (error) {
+      if (!(error instanceof RecordTakenError)) throw error;
+      taken ??= error;
+    }
+  }
+  if (taken) throw taken;
+  return results;
 }
 
 /** The control plane's DNSRecords: `<shoot>-internal` and, with a domain of its own, `<shoot>-external`. */
@@ -79,7 +96,7 @@ export class DnsRecords {
   /**
    * Overwrites each record's values, which were `expected`, and waits until its controller has written them.
    * @returns how many records there are.
-   * @throws RecordTakenError when a record has neither the old values nor the new.
+   * @throws RecordTakenError when a record has neither the old values nor the new; the others are overwritten.
    */
   async replace(
     expected: readonly string[],
@@ -87,7 +104,7 @@ export class DnsRecords {
     waits: Waits,
   ): Promise<number> {
     const names = [...(await this.read(waits.signal)).keys()];
-    for (const name of names) {
+    const overwrite = async (name: string) => {
       await this.#reconcile(name, waits, (record) => {
         const found = stateOf(record);
         if (!isSame(found.values, values) && !isSame(found.values, expected)) {
@@ -96,7 +113,8 @@ export class DnsRecords {
         const isDone = isSame(found.values, values) && found.ttlSeconds === ttlSeconds;
         return isDone ? undefined : { values, ttl: ttlSeconds };
       });
-    }
+    };
+    await eachDespiteOthers(names.map((name) => async () => await overwrite(name)));
     return names.length;
   }
 

@@ -147,7 +147,7 @@ export function createStatefulSetHosting(
     credentials: async (etcd, signal) =>
       await either(at, async (seed) => await credentialsOf(seed, etcd, signal)),
     exposePeers: async (side, etcd, signal) => await exposeMembers(at[side], etcd, MEMBERS, signal),
-    // A member keeps in its data what etcd has been told, and its Service stays.
+    // A member keeps in its data what etcd is told, and its Service stays: there is only to note that it is told now.
     advertisePeers: async (etcd, _members, signal) => await noteTold(source, etcd, MEMBERS, signal),
     mayHaveOuterPeers: async (etcd, signal) => await mayBeTold(source, etcd, MEMBERS, signal),
     innerPeerUrls: async (etcd, signal) => await innerPeerUrls(source, etcd, MEMBERS, signal),

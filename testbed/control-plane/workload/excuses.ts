@@ -15,8 +15,9 @@ export type Excuse = "cut" | "dropped";
  */
 export function excuseOf({ protocol, call }: TimedCall): Excuse | undefined {
   if (isRead(call)) return undefined;
-  if (protocol === "http1" && call.status === 0) return "cut";
   const words = call.words ?? "";
+  if (protocol === "http1" && call.status === 0 && /socket hang up|ECONNRESET|EPIPE/.test(words))
+    return "cut";
   const isDropped =
     words.includes("possibly due to previous leader failure") || words.includes("proposal dropped");
   return call.status === 500 && isDropped ? "dropped" : undefined;
