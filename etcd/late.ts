@@ -65,8 +65,24 @@ export async function carryLateWrites(
   return result;
 }
 
+/**
+ * What is to be done about a key that the cleanup finds changed since the drain. What {@link carryLateWrites} has found is
+ * carried over once only: the destination may have changed or deleted it since.
+ * @returns the conflict for which it stays at the origin
+ */
+export async function settleLateWrite(
+  origin: Store,
+  destination: Token,
+  { key, modRevision }: Pick<Entry, "key" | "modRevision">,
+  { found, drainedAt }: { readonly found: LateWrites; readonly drainedAt: bigint },
+): Promise<Conflict | undefined> {
+  if (modRevision > BigInt(found.until ?? 0))
+    return await carryLateWrite(origin, destination, key, drainedAt);
+  return found.conflicts.find((conflict) => conflict.key === displayKey(key));
+}
+
 /** @returns the conflict, when the destination's value is neither the drained one nor the late one; nothing is changed. */
-export async function carryLateWrite(
+async function carryLateWrite(
   origin: Store,
   destination: Token,
   key: Key,

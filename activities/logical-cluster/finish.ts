@@ -1,5 +1,5 @@
-import { displayKey, logicalClusterKey } from "../../etcd/keys.ts";
-import { carryLateWrite, carryLateWrites } from "../../etcd/late.ts";
+import { logicalClusterKey } from "../../etcd/keys.ts";
+import { carryLateWrites, settleLateWrite } from "../../etcd/late.ts";
 import type { LateWrites } from "../../etcd/late.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
@@ -226,10 +226,8 @@ async function removeTheRest(
     ranges,
     unchangedSince: drainedAt,
     signal: work.signal,
-    onLate: async ({ key, modRevision }) => {
-      // Carried over once already: the destination may have changed or deleted it since.
-      if (modRevision <= BigInt(late.until ?? 0)) return !conflicts.has(displayKey(key));
-      const conflict = await carryLateWrite(from.store, destination, key, drainedAt);
+    onLate: async (entry) => {
+      const conflict = await settleLateWrite(from.store, destination, entry, { found: late, drainedAt });
       if (!conflict) return true;
       if (!conflicts.has(conflict.key)) lateWrites += 1;
       conflicts.set(conflict.key, conflict);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { copySnapshot } from "../../etcd/copy.ts";
-import { carryLateWrites } from "../../etcd/late.ts";
+import { carryLateWrites, settleLateWrite } from "../../etcd/late.ts";
 import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
@@ -391,6 +391,22 @@ describe("late writes", () => {
   });
 });
 
+describe("a late write that the cleanup meets", () => {
+  it("is not carried over again after it was deleted at the destination", async () => {
+    const { key, found, settle } = await lateCreation({ compacted: false });
+    expect(found).toMatchObject({ carried: 1, historyLost: false });
+    await stores.destination.transact([], [remove(key)]);
+    expect(await settle()).toBeUndefined();
+    expect((await stores.destination.get(key)).entry).toBeUndefined();
+  });
+
+  it("stays at the origin, and is told, when the history that it stood in is gone", async () => {
+    const { key, found, settle } = await lateCreation({ compacted: true });
+    expect(found).toMatchObject({ carried: 0, historyLost: true });
+    expect(await settle()).toMatchObject({ key, destination: "absent" });
+  });
+});
+
 describe("the lock", () => {
   it("keeps a second move of the same cluster out, and lets a second cluster in", async () => {
     await startMove(stores, CLUSTER, "first");
@@ -474,6 +490,26 @@ describe("finding a cluster", () => {
     }
   });
 });
+
+async function lateCreation(options: { compacted: boolean }) {
+  const { ours } = tenants(3);
+  await fill(stores.origin, text(ours));
+  const move = await startMove(stores, CLUSTER);
+  await copyAll(move);
+  const drainedAt = await pulse(move.origin);
+  const key = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
+  await stores.origin.transact([], [put(key, "late")]);
+  if (options.compacted) {
+    await pulse(move.origin);
+    await compact(stores.origin);
+  }
+  const found = await carryLateWrites(move.origin, move.destination, drainedAt, never);
+  const settle = async () => {
+    const { entry } = await stores.origin.get(key);
+    return await settleLateWrite(stores.origin, move.destination, entry!, { found, drainedAt });
+  };
+  return { key, found, settle };
+}
 
 async function compact(store: TwoStores["origin"]) {
   const revision = await store.head();
