@@ -173,7 +173,7 @@ async function keepFenced({ from, cluster, origin }: Session, fence: Fence, kind
   // Not by an attempt that slept while the move went on: the cluster may be at home here again.
   await origin.check();
   await fence.prepare();
-  await fence.set();
+  await fence.set({ atOnce: false });
 }
 
 /** Nothing is deleted before the destination has served a read and taken a write through the front-proxy. */

@@ -4,13 +4,16 @@ import type { ApiServer } from "../api-server.ts";
 export interface Fence {
   /** Everything that can be done ahead, so that `set` is one call. Nothing is stopped yet. */
   prepare(): Promise<void>;
-  /** Asks for the fence. New requests are refused when every replica's probe says so, and not before. */
-  set(): Promise<void>;
+  /**
+   * Asks for the fence. New requests are refused when every replica's probe says so, and not before.
+   * @param how.atOnce for a cluster that is so large that {@link cut} would come much later: it is made in the same breath
+   */
+  set(how: { readonly atOnce: boolean }): Promise<void>;
   /**
    * Ends what is still open for the cluster: watches, and requests that came before the fence and take long. To be called
-   * when new ones are refused. Resolves when kcp says that it is done.
+   * when new ones are refused. Resolves when kcp says that it is done, or with `seen`.
    */
-  cut(signal: AbortSignal): Promise<void>;
+  cut(options: { readonly seen?: Promise<unknown> | undefined; readonly signal: AbortSignal }): Promise<void>;
   /** Takes the fence off. The cluster's request context may stay cancelled: the caller heals it. */
   lift(): Promise<void>;
   /**

@@ -56,6 +56,8 @@ const CUT = { everyMs: 5, deadlineMs: 20_000 };
  * |        | Migrating, by kcp   |             |                  | says so by the change of phase                      |
  * | lifted | DestinationFinalize | S           | S                | drops the mark, relists, sets phase Completed       |
  *
+ * Or, at once: parked with no destination, and then cut, which marks too.
+ *
  * Two rules keep it harmless. S is never both ends while the phase is one of FENCING. And every change carries the
  * resourceVersion that it was decided on, under a claim that each attempt renews, so an attempt that was given up and
  * wakes up later changes nothing.
@@ -87,21 +89,32 @@ export class MigrationFence implements Fence {
     await annotate(shard, cluster, ANNOTATION.migrating, `${home}:${this.#name}`);
   }
 
-  async set(): Promise<void> {
+  async set({ atOnce }: { atOnce: boolean }): Promise<void> {
+    if (atOnce) await this.#change(({ status }) => isPartOf(PARKED, status) && this.#withoutDestination());
     await this.#change(({ spec, status }) => {
+      const isUncut = spec.destinationShard !== NO_SHARD;
       // From here on the origin marks by itself, after a restart too.
-      if (isPartOf(PARKED, status)) return { status: marked() };
+      if (isPartOf(PARKED, status)) return isUncut ? { status: marked() } : this.#cutting();
       // On the way to the cut and after it, it has to be told again.
-      return spec.destinationShard === NO_SHARD && status?.phase !== "Preparing" && this.#cutting();
+      return !isUncut && status?.phase !== "Preparing" && this.#cutting();
     });
   }
 
   /** Between mark and cut lie two writes and the turn of kcp's controller, some 40 ms: enough for most requests. */
-  async cut(signal: AbortSignal): Promise<void> {
-    await this.#change(
-      ({ spec }) => spec.destinationShard !== NO_SHARD && { spec: { destinationShard: NO_SHARD } },
-    );
+  async cut({ seen, signal }: { seen?: Promise<unknown> | undefined; signal: AbortSignal }): Promise<void> {
+    await this.#change(({ spec }) => spec.destinationShard !== NO_SHARD && this.#withoutDestination());
     await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
+    const stop = new AbortController();
+    const told = this.#awaitCut(AbortSignal.any([signal, stop.signal]));
+    try {
+      await (seen ? Promise.race([told, seen]) : told);
+    } finally {
+      stop.abort();
+      told.catch(() => undefined);
+    }
+  }
+
+  async #awaitCut(signal: AbortSignal): Promise<void> {
     await pollUntil(
       "kcp has ended what was open",
       async () => {
@@ -155,6 +168,10 @@ export class MigrationFence implements Fence {
       const { status } = await this.#target.frontProxy.request({ method: "DELETE", path: this.#path, body });
       if (status !== 409) return;
     }
+  }
+
+  #withoutDestination(): Change {
+    return { spec: { destinationShard: NO_SHARD } };
   }
 
   #cutting(): Change {
