@@ -56,7 +56,7 @@ function familyPrefix(prefix: string, key: Key): Key {
  */
 async function firstKey(store: Store, { start, end }: KeyRange): Promise<Key | undefined> {
   let from = start;
-  for (let cut = 1; from < end; cut *= 2) {
+  for (let cut = 1; from < end; cut = Math.ceil(cut * 1.25)) {
     const common = start.slice(0, Math.max(0, start.length - cut));
     const isNarrow = common.length > store.prefix.length + 1 && prefixEnd(common) < end;
     const to = isNarrow ? prefixEnd(common) : end;
