@@ -4,6 +4,7 @@ import { isCarried } from "./copy.ts";
 import { displayKey, keyToBuffer, parseKey, watchedRange } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { rangesOf } from "./scan.ts";
+import type { CountedRange } from "./scan.ts";
 import { MAX_OPERATIONS } from "./store.ts";
 import type { Store } from "./store.ts";
 import { readPosition } from "./tail.ts";
@@ -106,12 +107,12 @@ function describe({ key, origin, destination }: Difference): string {
   return `${displayKey(key)}: ${what}`;
 }
 
-/** The families in which either side holds keys of the cluster. */
+/** The families in which either side holds keys of the cluster, counted at the destination where that has any. */
 export async function rangesOnEitherSide(
   origin: Store,
   destination: Store,
   cluster: string,
-): Promise<ClusterRange[]> {
+): Promise<CountedRange[]> {
   const sides = await Promise.all([rangesOf(origin, cluster), rangesOf(destination, cluster)]);
   const byFamily = new Map(sides.flat().map((range) => [range.family, range]));
   return [...byFamily.values()].toSorted((a, b) => (a.start < b.start ? -1 : 1));

@@ -134,7 +134,7 @@ async function* watchFrom<T>(
 }
 
 /** Selectors as the beginning of a query, with an ampersand behind each. */
-function selectors({ name, labels }: Collection): string {
+export function selectors({ name, labels }: Pick<Collection, "name" | "labels">): string {
   const query = new URLSearchParams();
   if (name !== undefined) query.set("fieldSelector", `metadata.name=${name}`);
   if (labels !== undefined) {

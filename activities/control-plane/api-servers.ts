@@ -3,6 +3,7 @@ import { performance } from "node:perf_hooks";
 import { addressTypeOf } from "../../hosting/address-type.ts";
 import type { ApiServerAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { selectors } from "../../kubernetes/objects.ts";
 import { pause, pollUntil } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -112,8 +113,7 @@ export async function proveSameData(writer: ApiServer, reader: ApiServer): Promi
  * be deleted harms nobody, and holds up nothing.
  */
 export async function removeProofs(api: ApiServer, signal: AbortSignal): Promise<void> {
-  const [[label, value]] = Object.entries(PROOF_LABELS) as [[string, string]];
-  const path = `${PROOFS}?labelSelector=${encodeURIComponent(`${label}=${value}`)}`;
+  const path = `${PROOFS}?${selectors({ labels: PROOF_LABELS })}`;
   await api.request({ method: "DELETE", path, signal }).catch(() => signal.throwIfAborted());
 }
 

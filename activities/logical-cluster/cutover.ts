@@ -8,7 +8,7 @@ import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
-import { changedKeys, countKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
+import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
@@ -154,8 +154,7 @@ async function prepare(
   await mustBeAhead(session, await from.store.head());
   // Resources that came since Verify.
   await warmUpBriefly(session, recorded.revision, signal);
-  const counts = await countKeys(from.store, ranges, until);
-  const isLarge = counts.reduce((sum, count) => sum + count, 0) > LARGE;
+  const isLarge = ranges.reduce((sum, { keys }) => sum + keys, 0) > LARGE;
   return { ranges, isLarge, heal };
 }
 

@@ -109,11 +109,9 @@ export async function noteTold(
   count: number,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const { metadata } of await exposedServices(seed, etcd, count, signal)) {
-    await merge(seed.api, `${seed.core("services")}/${metadata.name}`, {
-      metadata: { annotations: { [EXPOSED]: TOLD } },
-    });
-  }
+  await mergeExposed(seed, await exposedServices(seed, etcd, count, signal), {
+    metadata: { annotations: { [EXPOSED]: TOLD } },
+  });
 }
 
 /** Whether etcd may have been told of addresses that a move has given its members. */
@@ -127,6 +125,18 @@ export async function mayBeTold(
   return services.some(({ metadata }) => metadata.annotations?.[EXPOSED] === TOLD);
 }
 
+export async function hideMembers(
+  seed: SeedNamespace,
+  etcd: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<void> {
+  await mergeExposed(seed, await exposedServices(seed, etcd, count, signal), {
+    metadata: { annotations: { [EXPOSED]: null } },
+    spec: { type: "ClusterIP", ports: ports(["peer", PEER_PORT]) },
+  });
+}
+
 async function exposedServices(
   seed: SeedNamespace,
   etcd: string,
@@ -138,18 +148,13 @@ async function exposedServices(
   return services.filter((service) => service?.metadata.annotations?.[EXPOSED] !== undefined) as Service[];
 }
 
-export async function hideMembers(
+async function mergeExposed(
   seed: SeedNamespace,
-  etcd: string,
-  count: number,
-  signal: AbortSignal,
+  services: readonly Service[],
+  change: object,
 ): Promise<void> {
-  for (const { metadata } of await exposedServices(seed, etcd, count, signal)) {
-    await merge(seed.api, `${seed.core("services")}/${metadata.name}`, {
-      metadata: { annotations: { [EXPOSED]: null } },
-      spec: { type: "ClusterIP", ports: ports(["peer", PEER_PORT]) },
-    });
-  }
+  for (const { metadata } of services)
+    await merge(seed.api, `${seed.core("services")}/${metadata.name}`, change);
 }
 
 export async function innerPeerUrls(
