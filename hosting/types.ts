@@ -91,6 +91,7 @@ export interface HostedDns {
   handOver(signal: AbortSignal): Promise<void>;
 }
 
+/** A control plane in two seeds, as one attempt of a move works on it (claim.ts). */
 export interface Hosting {
   readonly dns: HostedDns;
   /**
@@ -104,11 +105,17 @@ export interface Hosting {
   /** Whether the seed of a side answers now. */
   isReachable(side: Side, signal: AbortSignal): Promise<boolean>;
 
-  /** Claims the control plane for a move on both sides. @throws ClaimedError when another move holds it. */
-  claim(move: string, signal: AbortSignal): Promise<void>;
-  /** Whether `move` still holds the claim: asked before every change. @throws ClaimedError */
-  requireClaim(move: string, signal: AbortSignal): Promise<void>;
-  release(move: string, signal: AbortSignal): Promise<void>;
+  /** Claims the control plane for the move. @throws ClaimedError when another move holds it. */
+  claim(signal: AbortSignal): Promise<void>;
+  /**
+   * Raises the claim's epoch to this attempt's, unless it is so: asked at the beginning, and again before each change
+   * that carries no condition of its own.
+   * @throws ClaimedError when the move does not hold the claim, SupersededError when a newer attempt does.
+   */
+  requireClaim(signal: AbortSignal): Promise<void>;
+  /** Returns when a newer attempt, or another move, holds the claim. @throws the signal's reason */
+  awaitTakeover(signal: AbortSignal): Promise<void>;
+  release(signal: AbortSignal): Promise<void>;
 
   /** The members of one etcd as the worker reaches them now; none where it cannot before they are exposed. */
   clientUrls(side: Side, etcd: string, signal: AbortSignal): Promise<readonly string[]>;
@@ -141,11 +148,11 @@ export interface Hosting {
   ): Promise<number | undefined>;
 
   /** Copies everything the control plane is made of to the destination, workloads with no replicas. */
-  carryOver(move: string, signal: AbortSignal): Promise<CarriedOver>;
+  carryOver(signal: AbortSignal): Promise<CarriedOver>;
   /** Deletes what {@link carryOver} made, and only when it is of this move; returns when it is gone. */
-  clearDestination(move: string, signal: AbortSignal): Promise<void>;
+  clearDestination(signal: AbortSignal): Promise<void>;
   /** Deletes the source's objects without touching what they stand for elsewhere; returns when they are gone. */
-  clearSource(move: string, signal: AbortSignal): Promise<void>;
+  clearSource(signal: AbortSignal): Promise<void>;
 
   startApiServers(side: Side, signal: AbortSignal): Promise<ApiServerAddress>;
   apiServerAddress(side: Side, signal: AbortSignal): Promise<ApiServerAddress>;
@@ -162,9 +169,9 @@ export interface Hosting {
   startControllers(side: Side, signal: AbortSignal): Promise<void>;
 
   /** Hands backups over, where the hosting has any. */
-  finishBackups(move: string, signal: AbortSignal): Promise<void>;
+  finishBackups(signal: AbortSignal): Promise<void>;
   /** Makes the destination responsible for the control plane, where somebody above the seeds says who is. */
-  adopt(move: string, signal: AbortSignal): Promise<void>;
+  adopt(signal: AbortSignal): Promise<void>;
 }
 
 export interface StoppedController {

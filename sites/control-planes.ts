@@ -1,6 +1,7 @@
 import { lookupAt } from "../dns/lookup.ts";
 import { parseServer } from "../dns/names.ts";
 import type { DnsServer } from "../dns/names.ts";
+import type { Claim } from "../hosting/claim.ts";
 import { createGardenerHosting } from "../hosting/gardener/index.ts";
 import { updatedRecord } from "../hosting/statefulset/dns-record.ts";
 import { createStatefulSetHosting } from "../hosting/statefulset/index.ts";
@@ -46,15 +47,15 @@ export class ControlPlaneSites {
     return known("control plane", this.#config.controlPlanes, name);
   }
 
-  /** @throws UnknownSiteError */
-  controlPlane(name: string, seeds: Readonly<Record<Side, string>>): ControlPlane {
+  /** @param claim of the attempt that works on it. @throws UnknownSiteError */
+  controlPlane(name: string, seeds: Readonly<Record<Side, string>>, claim: Claim): ControlPlane {
     const config = this.controlPlaneConfig(name);
     const { kubeconfig, context, apiServer } = config;
     const zone = this.#zoneOf(apiServer.dnsName);
     const lookup = zone && lookupAt(zone.servers);
     return {
       config,
-      hosting: this.#hostingOf(name, config, seeds),
+      hosting: this.#hostingOf(name, config, seeds, claim),
       zone,
       api: new ApiServer(`control plane ${name}`, { kubeconfig, context, lookup }),
       apiAt: (url) =>
@@ -67,13 +68,19 @@ export class ControlPlaneSites {
     };
   }
 
-  #hostingOf(name: string, config: ControlPlaneConfig, seeds: Readonly<Record<Side, string>>): Hosting {
+  #hostingOf(
+    name: string,
+    config: ControlPlaneConfig,
+    seeds: Readonly<Record<Side, string>>,
+    claim: Claim,
+  ): Hosting {
     const ends = { source: this.seed(seeds.source), destination: this.seed(seeds.destination) };
     if (config.hosting === "gardener") {
       const garden = new ApiServer(`garden of ${name}`, config.garden);
       return createGardenerHosting(
         { ...ends, garden },
         { ...config, name, seeds, vpn: config.vpn !== undefined },
+        claim,
       );
     }
     const { dnsName } = config.apiServer;
@@ -83,7 +90,7 @@ export class ControlPlaneSites {
     if (zone === undefined || tsig === undefined)
       throw new Error(`control plane ${name}: no key for updates of ${dnsName}`);
     const layout = { ...config, name, vpnServer: config.vpn?.server };
-    return createStatefulSetHosting(ends, layout, updatedRecord({ ...zone, tsig }, dnsName));
+    return createStatefulSetHosting(ends, layout, updatedRecord({ ...zone, tsig }, dnsName), claim);
   }
 
   #zoneOf(dnsName: string): ControlPlane["zone"] {

@@ -3,7 +3,7 @@ import { listMembers } from "../../etcd/membership/converge.ts";
 import type { Site, Step } from "../../etcd/membership/plan.ts";
 import { permitStep, surveyMembers } from "../../etcd/membership/survey.ts";
 import type { Survey } from "../../etcd/membership/survey.ts";
-import type { ChangeOptions, Member, Wait } from "../../etcd/membership/types.ts";
+import type { ChangeOptions, Member } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { Session } from "./session.ts";
@@ -17,7 +17,8 @@ export interface StretchedEtcd extends Disposable {
   readonly name: string;
   readonly cluster: EtcdCluster;
   readonly layout: EtcdLayout;
-  readonly wait: Wait;
+  /** Changes under it are made only while this attempt holds the claim. */
+  readonly wait: ChangeOptions;
   /** Reads the members, and which side each is on. @throws ApplicationFailure `Refused` for a member of neither. */
   readonly survey: () => Promise<Survey>;
   /** The member at an address, if it is one. */
@@ -48,7 +49,8 @@ export async function openEtcd(
       advice: "find out who added it, and remove it with etcdctl member remove",
     });
   };
-  const wait: Wait = { signal, deadlineMs: STEP_DEADLINE_MS };
+  const held = async (until: AbortSignal) => await hosting.requireClaim(until);
+  const wait: ChangeOptions = { signal, deadlineMs: STEP_DEADLINE_MS, permit: held };
   const survey = async () => await surveyMembers(cluster, siteOf, { maxLagRevisions }, signal);
 
   return {
@@ -64,10 +66,10 @@ export async function openEtcd(
         : [peerUrl, inner[pod]];
       return members.find(({ peerUrls }) => peerUrls.some((url) => urls.includes(url)));
     },
-    allowed: (step, hashesEqual = false) => ({
-      ...wait,
-      permit: permitStep(cluster, { siteOf, step, limit: { maxLagRevisions }, hashesEqual }),
-    }),
+    allowed(step, hashesEqual = false) {
+      const permit = permitStep(cluster, { siteOf, step, limit: { maxLagRevisions }, hashesEqual });
+      return { ...wait, permit: async (until) => void (await Promise.all([held(until), permit(until)])) };
+    },
     [Symbol.dispose]: () => cluster.close(),
   };
 }

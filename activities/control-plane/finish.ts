@@ -29,7 +29,7 @@ export function createFinishActivities(
 ): Pick<ControlPlaneActivities, "cleanUpSource"> {
   return {
     cleanUpSource: step(sites, "CleanUpSource", async (session, input) => {
-      const { move, from, record } = input;
+      const { from, record } = input;
       const { hosting, api, config, signal } = session;
       // Nothing is cleaned at the source before the destination is proven to serve, by its name.
       await proveSameData(api, await apiOf(session, "destination"));
@@ -40,10 +40,10 @@ export function createFinishActivities(
       }
       await setRecord(session, record.values, record);
       await hosting.dns.handOver(signal);
-      await hosting.clearSource(move, signal);
+      await hosting.clearSource(signal);
       await removeReturned(session, input);
       // Moves that began before the workflow did this itself.
-      if (input.keepsClaim !== true) await hosting.release(move, signal);
+      if (input.keepsClaim !== true) await hosting.release(signal);
       return [
         `TTL of ${config.apiServer.dnsName}: ${record.ttlSeconds} s again, the source's namespace at ${from} is deleted`,
       ];

@@ -26,22 +26,18 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
   return {
     async claimControlPlane(subject) {
       using work = beginWork("ExposeSourcePeers");
-      await openControlPlane(sites, subject).hosting.claim(subject.move, work.signal);
+      await openControlPlane(sites, subject).hosting.claim(work.signal);
     },
 
     async releaseControlPlane(subject) {
       using work = beginWork("ExposeSourcePeers");
-      await openControlPlane(sites, subject).hosting.release(subject.move, work.signal);
+      await openControlPlane(sites, subject).hosting.release(work.signal);
     },
 
-    copySecrets: step(
-      sites,
-      "CopySecrets",
-      async ({ hosting, signal }, { move }) => await hosting.carryOver(move, signal),
-    ),
+    copySecrets: step(sites, "CopySecrets", async ({ hosting, signal }) => await hosting.carryOver(signal)),
 
-    clearDestinationSeed: undoStep(sites, "CopySecrets", async ({ hosting, signal }, { move }) => {
-      await hosting.clearDestination(move, signal);
+    clearDestinationSeed: undoStep(sites, "CopySecrets", async ({ hosting, signal }) => {
+      await hosting.clearDestination(signal);
     }),
 
     bridgeVpn: step(sites, "BridgeVPN", async (session, { side }) => {
@@ -76,9 +72,9 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       await handOver(session, "destination", "source");
     }),
 
-    finishBackups: step(sites, "FinishBackups", async ({ hosting, signal }, { move }) => {
-      await hosting.finishBackups(move, signal);
-      await hosting.adopt(move, signal);
+    finishBackups: step(sites, "FinishBackups", async ({ hosting, signal }) => {
+      await hosting.finishBackups(signal);
+      await hosting.adopt(signal);
     }),
   };
 }

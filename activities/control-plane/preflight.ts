@@ -1,3 +1,4 @@
+import { NOBODY } from "../../hosting/claim.ts";
 import { controlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
@@ -27,7 +28,7 @@ export function createPreflight(sites: ControlPlaneSites): ControlPlaneActivitie
     const config = sites.controlPlaneConfig(controlPlane);
     await requireReachable(sites.seed(to), `to: seed ${to}`, signal);
     const from = await locate(sites, config.namespace, input, signal);
-    const hosted = sites.controlPlane(controlPlane, { source: from, destination: to });
+    const hosted = sites.controlPlane(controlPlane, { source: from, destination: to }, NOBODY);
     const { hosting, api, apiAt } = hosted;
     const inspection = await hosting.inspect(signal);
     if (inspection.refusals.length > 0) throw failure("Refused", inspection.refusals.join("; "));

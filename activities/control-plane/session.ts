@@ -1,4 +1,7 @@
+import { activityInfo } from "@temporalio/activity";
+import { SupersededError } from "../../etcd/errors.ts";
 import { ClaimedError } from "../../hosting/types.ts";
+import type { Hosting } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import type { ControlPlane, ControlPlaneSites } from "../../sites/control-planes.ts";
 import { beginWork } from "../work.ts";
@@ -10,16 +13,21 @@ export interface Session extends ControlPlane, Work {
   readonly subject: ControlPlaneSubject;
 }
 
+/**
+ * Attempts are ranked by when Temporal scheduled them: one attempt of a step after the other, one step after the other,
+ * undone ones included.
+ */
 export function openControlPlane(
   sites: ControlPlaneSites,
-  { controlPlane, from, to }: ControlPlaneSubject,
+  { move, controlPlane, from, to }: ControlPlaneSubject,
 ): ControlPlane {
-  return sites.controlPlane(controlPlane, { source: from, destination: to });
+  const claim = { move, epoch: activityInfo().currentAttemptScheduledTimestampMs };
+  return sites.controlPlane(controlPlane, { source: from, destination: to }, claim);
 }
 
 /**
- * Makes an activity of a step: it runs only while the move holds the claim, so that an attempt that wakes up after its
- * move has ended, or was undone, changes nothing.
+ * Makes an activity of a step: it runs only while its attempt holds the claim, so that one that wakes up after its move
+ * has ended, or that goes on beside its successor or an undo, changes nothing.
  * @param phase the phase that its reports are shown with.
  */
 export function step<I extends ControlPlaneSubject, O>(
@@ -30,9 +38,33 @@ export function step<I extends ControlPlaneSubject, O>(
   return async (input) => {
     using work = beginWork(phase);
     const controlPlane = openControlPlane(sites, input);
-    await controlPlane.hosting.requireClaim(input.move, work.signal);
-    return await run(sessionOf(controlPlane, work, input), input);
+    await controlPlane.hosting.requireClaim(work.signal);
+    return await untilTakeover(controlPlane.hosting, work.signal, async (signal) => {
+      return await run(sessionOf(controlPlane, { ...work, signal }, input), input);
+    });
   };
+}
+
+/** @throws SupersededError as soon as somebody else holds the claim; the signal of what runs is aborted then. */
+async function untilTakeover<O>(
+  hosting: Hosting,
+  signal: AbortSignal,
+  run: (signal: AbortSignal) => Promise<O>,
+): Promise<O> {
+  const [taken, ended] = [new AbortController(), new AbortController()];
+  const lookout = hosting.awaitTakeover(AbortSignal.any([signal, ended.signal])).then(
+    () => taken.abort(new SupersededError("the control plane")),
+    () => undefined,
+  );
+  try {
+    return await run(AbortSignal.any([signal, taken.signal]));
+  } catch (error) {
+    taken.signal.throwIfAborted();
+    throw error;
+  } finally {
+    ended.abort();
+    await lookout;
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { apply, awaitObject, awaitObjects, merge, removeObject } from "../../kubernetes/objects.ts";
+import { converge } from "../../kubernetes/converge.ts";
+import { apply, awaitObject, awaitObjects, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import type { Side } from "../../hosting/types.ts";
@@ -11,6 +12,8 @@ interface Deployment extends KubeObject {
   readonly metadata: KubeObject["metadata"] & { readonly generation?: number };
   readonly spec: {
     readonly replicas?: number;
+    /** The API server puts in its default. */
+    readonly strategy: object;
     readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
     readonly template: {
       readonly metadata?: {
@@ -34,6 +37,8 @@ interface Deployment extends KubeObject {
 /** A pod of the bridge or of the regular clients is told apart by this label. */
 const BRIDGE = "rehome.dev/vpn-bridge";
 const MOVED = "rehome.dev/vpn-moved";
+/** The strategy of the regular clients' Deployment while they are moved one at a time. */
+const STRATEGY = "rehome.dev/vpn-strategy";
 const DEADLINE_MS = 5 * 60_000;
 const PROBE = { everyMs: 200, deadlineMs: 60_000 };
 
@@ -101,13 +106,31 @@ export async function moveClients(
   signal: AbortSignal,
 ): Promise<void> {
   const path = `${deploymentsOf(vpn)}/${vpn.client.deployment}`;
-  await merge(api, path, {
-    spec: {
-      strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
-      template: { metadata: { annotations: { [MOVED]: `${move} ${towards}` } } },
-    },
-  });
+  const oneAtATime = { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } };
+  await converge<Deployment>(
+    api,
+    path,
+    ({ metadata, spec }) => ({
+      metadata: {
+        annotations: { [STRATEGY]: metadata.annotations?.[STRATEGY] ?? JSON.stringify(spec.strategy) },
+      },
+      spec: {
+        strategy: oneAtATime,
+        template: { metadata: { annotations: { [MOVED]: `${move} ${towards}` } } },
+      },
+    }),
+    signal,
+  );
   await awaitReplicas(api, vpn, vpn.client.deployment, signal);
+  await converge<Deployment>(api, path, withOwnStrategy, signal);
+}
+
+/** How its owner wants the Deployment to be rolled out, where the move has changed it. */
+function withOwnStrategy({ metadata }: Deployment): object | undefined {
+  const kept = metadata.annotations?.[STRATEGY];
+  if (kept === undefined) return undefined;
+  const strategy = { rollingUpdate: null, ...(JSON.parse(kept) as object) };
+  return { metadata: { annotations: { [STRATEGY]: null } }, spec: { strategy } };
 }
 
 /** Asks through an API server for a pod that it reaches only through the tunnel, until it answers. */

@@ -1,7 +1,7 @@
 import type { EtcdCluster, Located } from "./cluster.ts";
 import { converge, listMembers } from "./converge.ts";
 import { MembershipError, RefusedError } from "./errors.ts";
-import type { ChangeOptions, Member, MemberId, MemberList, Wait } from "./types.ts";
+import type { ChangeOptions, Member, MemberId, MemberList } from "./types.ts";
 
 /**
  * Changes of a cluster's membership, one at a time. Each may be repeated at any time, by the same or by another caller,
@@ -101,7 +101,11 @@ export interface LeaderMoved {
  * Makes a voter the leader; done when it says so itself.
  * @throws RefusedError `unknown-member`, `is-learner`.
  */
-export async function moveLeader(cluster: EtcdCluster, target: MemberId, wait: Wait): Promise<LeaderMoved> {
+export async function moveLeader(
+  cluster: EtcdCluster,
+  target: MemberId,
+  options: ChangeOptions,
+): Promise<LeaderMoved> {
   let from: MemberId | undefined;
   return await converge<Located, LeaderMoved>(
     cluster,
@@ -116,10 +120,11 @@ export async function moveLeader(cluster: EtcdCluster, target: MemberId, wait: W
       async act({ member }, signal) {
         const found = requireMember(cluster, await listMembers(cluster, signal), target);
         if (found.learner) throw new RefusedError("is-learner", `${describe(found)} cannot lead`);
+        await options.permit?.(signal);
         await member.moveLeader(target, { signal });
       },
     },
-    wait,
+    options,
   );
 }
 

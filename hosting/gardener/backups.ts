@@ -1,11 +1,12 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { converge } from "../../kubernetes/converge.ts";
 import { awaitObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { garden, seedsOfGarden } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { OperationFailedError, converge, listOrNone, operate } from "./operations.ts";
+import { OperationFailedError, listOrNone, operate } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Of the garden's BackupEntry (core/v1beta1/types_backupentry.go). */

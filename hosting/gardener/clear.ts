@@ -2,11 +2,12 @@ import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { CLAIM, holderOf } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import { deleteExtensions, requireLetGo } from "./extensions.ts";
 import { forgetMachines } from "./machines.ts";
 import { deleteManagedResources } from "./managed-resources.ts";
-import { CLAIM, extensionOfSeed } from "./names.ts";
+import { extensionOfSeed } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { deleteObject } from "./operations.ts";
 import type { Waits } from "./operations.ts";
@@ -20,7 +21,7 @@ export async function namespaceOf(seed: ShootSeed, signal: AbortSignal): Promise
 /** Marks the namespace as this move's. @throws ClaimedError, or ApiError when there is none. */
 export async function claimNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
   const found = await namespaceOf(seed, signal);
-  const holder = found?.metadata.annotations?.[CLAIM];
+  const holder = holderOf(found);
   if (holder === move) return;
   if (holder !== undefined) throw new ClaimedError(whatOf(seed), holder);
   const { resourceVersion } = found?.metadata ?? {};
@@ -31,7 +32,8 @@ export async function claimNamespace(seed: ShootSeed, move: string, signal: Abor
 
 export async function releaseNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
   const found = await namespaceOf(seed, signal);
-  if (found?.metadata.annotations?.[CLAIM] !== move) return;
+  if (found === undefined || holderOf(found) !== move) return;
+  await seed.namespace.forgetEpochs(signal);
   const { resourceVersion } = found.metadata;
   await merge(seed.api, namespacePath(seed.namespace.name), {
     metadata: { resourceVersion, annotations: { [CLAIM]: null } },
@@ -56,7 +58,7 @@ export async function makeNamespace(
     await to.api.json({ method: "POST", path: "/api/v1/namespaces", body, signal });
   } catch (error) {
     if (!(error instanceof ApiError && error.reason === "AlreadyExists")) throw error;
-    const holder = (await namespaceOf(to, signal))?.metadata.annotations?.[CLAIM];
+    const holder = holderOf(await namespaceOf(to, signal));
     if (holder !== move) throw new ClaimedError(whatOf(to), holder ?? "nobody");
   }
 }
@@ -68,7 +70,7 @@ export async function makeNamespace(
 export async function mayClear(seed: ShootSeed, move: string, signal: AbortSignal): Promise<boolean> {
   const namespace = await namespaceOf(seed, signal);
   if (namespace === undefined) return false;
-  const holder = namespace.metadata.annotations?.[CLAIM];
+  const holder = holderOf(namespace);
   if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
   await requireLetGo(seed, signal);
   return true;

@@ -1,9 +1,10 @@
+import { converge } from "../../kubernetes/converge.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import { RecordTakenError } from "../types.ts";
 import type { DnsRecordState, HostedDns, Side } from "../types.ts";
 import { extension } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject, operate } from "./operations.ts";
+import { deleteObject, operate } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Of Gardener's DNSRecord (extensions/v1alpha1/types_dnsrecord.go). */

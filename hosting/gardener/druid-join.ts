@@ -1,9 +1,9 @@
+import { converge } from "../../kubernetes/converge.ts";
 import type { Bootstrap } from "../types.ts";
 import { RECONCILE, findEtcd, memberName } from "./druid.ts";
 import type { Etcd } from "./druid.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge } from "./operations.ts";
 import type { Waits } from "./operations.ts";
 import { podOf } from "./peers.ts";
 

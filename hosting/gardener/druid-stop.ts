@@ -1,10 +1,11 @@
+import { converge } from "../../kubernetes/converge.ts";
 import { awaitObjects, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { RECONCILE, findEtcd, memberName } from "./druid.ts";
 import type { Etcd } from "./druid.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject } from "./operations.ts";
+import { deleteObject } from "./operations.ts";
 import type { Waits } from "./operations.ts";
 import { podOf } from "./peers.ts";
 

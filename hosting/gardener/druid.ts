@@ -1,11 +1,11 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { converge } from "../../kubernetes/converge.ts";
 import { awaitObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { EtcdCredentials, EtcdInspection } from "../types.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { podOf } from "./peers.ts";
-import { converge } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Asks druid to act on a changed spec, where it does not do so by itself; druid takes it away (constants.go). */

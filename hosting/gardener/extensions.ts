@@ -1,7 +1,8 @@
+import { converge } from "../../kubernetes/converge.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import { OPERATION, extension } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject, listOrNone, operate } from "./operations.ts";
+import { deleteObject, listOrNone, operate } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /**

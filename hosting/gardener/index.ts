@@ -1,5 +1,6 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { startController } from "../statefulset/controllers.ts";
+import type { Claim } from "../claim.ts";
 import type { Hosting, MemberAddress, Side } from "../types.ts";
 import { bucketOf, handOverBackups, takeSnapshot } from "./backups.ts";
 import { copyNamespace } from "./carry-over.ts";
@@ -35,19 +36,22 @@ const REACHABLE_MS = 5_000;
 export function createGardenerHosting(
   servers: Readonly<Record<Side | "garden", ApiServer>>,
   layout: GardenerLayout,
+  claim: Claim,
 ): Hosting {
+  const { move, epoch } = claim;
+  const { garden } = servers;
+  const shoot = new GardenShoot(garden, layout, claim);
+  const requireClaim = async (signal: AbortSignal) => await shoot.requireClaim(signal);
   const seedOf = (side: Side): ShootSeed => ({
     api: servers[side],
     name: layout.seeds[side],
-    namespace: new ShootNamespace(servers[side], layout.namespace),
+    namespace: new ShootNamespace(servers[side], layout.namespace, { epoch, requireClaim }),
   });
   const at: Readonly<Record<Side, ShootSeed>> = {
     source: seedOf("source"),
     destination: seedOf("destination"),
   };
   const { source, destination } = at;
-  const { garden } = servers;
-  const shoot = new GardenShoot(garden, layout);
   const records = {
     source: new DnsRecords(source, layout.shoot),
     destination: new DnsRecords(destination, layout.shoot),
@@ -66,7 +70,7 @@ export function createGardenerHosting(
     }
   };
 
-  const clear = async (side: Side, move: string, signal: AbortSignal) => {
+  const clear = async (side: Side, signal: AbortSignal) => {
     if (!(await mayClear(at[side], move, signal))) return;
     await fence(at[side], signal);
     for (const etcd of layout.etcds) await stopMembers(at[side], etcd, 0, true, waits(signal));
@@ -95,14 +99,15 @@ export function createGardenerHosting(
       }
     },
 
-    async claim(move, signal) {
-      await shoot.claim(move, signal);
+    async claim(signal) {
+      await shoot.claim(signal);
       await claimNamespace(source, move, signal);
     },
-    requireClaim: async (move, signal) => await shoot.requireClaim(move, signal),
-    async release(move, signal) {
+    requireClaim,
+    awaitTakeover: async (signal) => await shoot.awaitTakeover(signal),
+    async release(signal) {
       for (const side of [source, destination]) await releaseNamespace(side, move, signal);
-      await shoot.release(move, signal);
+      await shoot.release(signal);
     },
 
     clientUrls: async (side, etcd, signal) => await exposedClientUrls(at[side], etcd, MEMBERS, signal),
@@ -153,17 +158,17 @@ export function createGardenerHosting(
       return roundTripMs(metrics, peers);
     },
 
-    async carryOver(move, signal) {
+    async carryOver(signal) {
       await persistSecrets(garden, layout, source, signal);
       await makeNamespace(source, destination, move, signal);
       return await copyNamespace(garden, source, destination, signal);
     },
-    clearDestination: async (move, signal) => await clear("destination", move, signal),
-    async clearSource(move, signal) {
+    clearDestination: async (signal) => await clear("destination", signal),
+    async clearSource(signal) {
       const left = [...(await records.source.read(signal)).keys()];
       if (left.length > 0) throw new Error(`${records.source.describe(left.join(", "))}: hand it over first`);
       await shoot.mark("EtcdMigrationComplete", "True", "etcd runs at the destination alone", signal);
-      await clear("source", move, signal);
+      await clear("source", signal);
       await shoot.mark("SourceSeedCleanup", "True", "the source's seed has nothing left", signal);
       await shoot.mark("MigrationCompleted", "True", "the destination's gardenlet goes on", signal);
     },
@@ -211,7 +216,7 @@ export function createGardenerHosting(
         );
     },
 
-    async finishBackups(move, signal) {
+    async finishBackups(signal) {
       await handOverBackups(garden, layout, waits(signal));
       for (const etcd of layout.etcds) {
         const store = (await findEtcd(destination, etcd, signal))?.spec.backup.store;
@@ -219,6 +224,6 @@ export function createGardenerHosting(
       }
     },
 
-    adopt: async (move, signal) => await shoot.bind(move, signal),
+    adopt: async (signal) => await shoot.bind(signal),
   };
 }

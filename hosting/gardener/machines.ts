@@ -1,7 +1,8 @@
+import { converge } from "../../kubernetes/converge.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import { machines } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject, listOrNone } from "./operations.ts";
+import { deleteObject, listOrNone } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 /** Owners come first: what is made after them names them. */

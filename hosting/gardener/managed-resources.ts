@@ -1,6 +1,7 @@
+import { converge } from "../../kubernetes/converge.ts";
 import { managedResources } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
-import { converge, deleteObject, listOrNone } from "./operations.ts";
+import { deleteObject, listOrNone } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
 
 interface ManagedResource extends Operated {

@@ -27,8 +27,6 @@ export const CONFIRM_DELETION = "confirmation.gardener.cloud/deletion";
 export const LIVE_MIGRATE = "migration.gardener.cloud/live-migrate";
 /** Stops gardenlets from reconciling a Shoot (and from migrating it their own way), where they are told to heed it. */
 export const IGNORE = "shoot.gardener.cloud/ignore";
-/** The move that holds a Shoot or a namespace. */
-export const CLAIM = "rehome.dev/move";
 
 export const VPN_SERVER = "vpn-seed-server";
 export const VPN_PORT = 8132;

@@ -1,31 +1,29 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { converge, retryConflicts } from "../../kubernetes/converge.ts";
 import { merge } from "../../kubernetes/objects.ts";
-import { retryConflicts } from "./operations.ts";
-import { REPLICAS, SeedNamespace } from "../statefulset/seed.ts";
+import { SeedNamespace } from "../statefulset/seed.ts";
 import type { Workload, WorkloadKind } from "../statefulset/seed.ts";
 
 /** The namespace of a Shoot's control plane in one seed. Replicas are set by the subresource made for it. */
 export class ShootNamespace extends SeedNamespace {
-  /** As in {@link SeedNamespace}; the number that it had is kept before the scale changes. */
-  override async scale(
+  /** As in {@link SeedNamespace}; what is noted is written before the scale changes. */
+  protected override async change(
     kind: WorkloadKind,
     name: string,
     replicas: number,
     signal: AbortSignal,
-  ): Promise<Workload | undefined> {
+  ): Promise<Workload> {
+    const path = `${this.workloads(kind)}/${name}`;
+    const note = (workload: Workload) => {
+      const annotations = this.notesFor(workload, replicas);
+      return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
+    };
     return await retryConflicts(async () => {
-      let workload = await this.workload(kind, name, signal);
-      if (workload === undefined || workload.spec.replicas === replicas) return workload;
-      const path = `${this.workloads(kind)}/${name}`;
-      const before = workload.spec.replicas ?? 1;
-      if (replicas === 0 && workload.metadata.annotations?.[REPLICAS] !== String(before)) {
-        const { resourceVersion } = workload.metadata;
-        const annotations = { [REPLICAS]: String(before) };
-        workload = await merge<Workload>(this.api, path, { metadata: { resourceVersion, annotations } });
-      }
-      const { resourceVersion } = workload.metadata;
+      const noted = await converge<Workload>(this.api, path, note, signal);
+      if (noted.spec.replicas === replicas) return noted;
+      const { resourceVersion } = noted.metadata;
       await merge(this.api, `${path}/scale`, { metadata: { resourceVersion }, spec: { replicas } });
-      return await this.workload(kind, name, signal);
+      return await this.api.json<Workload>({ path, signal });
     }, signal);
   }
 }

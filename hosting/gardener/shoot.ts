@@ -1,11 +1,13 @@
 import { parse } from "yaml";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { converge } from "../../kubernetes/converge.ts";
 import { list } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { CLAIM, EPOCH, awaitTakeover, holderOf, missingEpoch } from "../claim.ts";
+import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
-import { CLAIM, IGNORE, LIVE_MIGRATE, garden, seedsOfGarden } from "./names.ts";
+import { IGNORE, LIVE_MIGRATE, garden, seedsOfGarden } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
-import { converge } from "./operations.ts";
 import type { Condition } from "./operations.ts";
 
 /** Of Gardener's Shoot (core/v1beta1, types_shoot.go), as far as moves care. */
@@ -46,11 +48,13 @@ export type LiveMigrationStep =
 export class GardenShoot {
   readonly #api: ApiServer;
   readonly #layout: GardenerLayout;
+  readonly #claim: Claim;
   readonly #path: string;
 
-  constructor(api: ApiServer, layout: GardenerLayout) {
+  constructor(api: ApiServer, layout: GardenerLayout, claim: Claim) {
     this.#api = api;
     this.#layout = layout;
+    this.#claim = claim;
     this.#path = `${garden(layout.project, "shoots")}/${layout.shoot}`;
   }
 
@@ -63,14 +67,16 @@ export class GardenShoot {
    * Shoot is bound (plugin/pkg/shoot/validator, validateLiveMigrationPrerequisites).
    * @throws ClaimedError
    */
-  async claim(move: string, signal: AbortSignal): Promise<void> {
+  async claim(signal: AbortSignal): Promise<void> {
+    const { move } = this.#claim;
     const wanted = { [CLAIM]: move, [IGNORE]: "true", [LIVE_MIGRATE]: "true" };
     await converge<Shoot>(
       this.#api,
       this.#path,
-      ({ metadata: { annotations = {} } }) => {
-        const holder = annotations[CLAIM];
+      (shoot) => {
+        const holder = holderOf(shoot);
         if (holder !== undefined && holder !== move) throw new ClaimedError(this.#what, holder);
+        const { annotations = {} } = shoot.metadata;
         const complete = Object.entries(wanted).every(([name, value]) => annotations[name] === value);
         return complete ? undefined : { metadata: { annotations: wanted } };
       },
@@ -78,10 +84,24 @@ export class GardenShoot {
     );
   }
 
-  /** @throws ClaimedError */
-  async requireClaim(move: string, signal: AbortSignal): Promise<void> {
-    const holder = (await this.find(signal))?.metadata.annotations?.[CLAIM];
-    if (holder !== move) throw new ClaimedError(this.#what, holder ?? "nobody");
+  /** @throws ClaimedError, SupersededError */
+  async requireClaim(signal: AbortSignal): Promise<void> {
+    const { epoch } = this.#claim;
+    await converge<Shoot>(
+      this.#api,
+      this.#path,
+      (shoot) => {
+        this.#requireHeld(shoot);
+        const annotations = missingEpoch(shoot, epoch, this.#what);
+        return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
+      },
+      signal,
+    );
+  }
+
+  async awaitTakeover(signal: AbortSignal): Promise<void> {
+    const { project, shoot } = this.#layout;
+    await awaitTakeover(this.#api, { path: garden(project, "shoots"), name: shoot }, this.#claim, signal);
   }
 
   /**
@@ -89,18 +109,21 @@ export class GardenShoot {
    * @throws Error while its spec and its status name different seeds: the source's gardenlet would then begin
    *   Gardener's own migration, which stops the API server (ShouldPrepareShootForMigration).
    */
-  async release(move: string, signal: AbortSignal): Promise<void> {
+  async release(signal: AbortSignal): Promise<void> {
     await converge<Shoot>(
       this.#api,
       this.#path,
-      ({ metadata: { annotations = {} }, spec, status }) => {
-        if (annotations[CLAIM] !== move) return undefined;
+      (shoot) => {
+        const { spec, status } = shoot;
+        if (holderOf(shoot) !== this.#claim.move) return undefined;
         if (status?.seedName !== undefined && spec.seedName !== status.seedName) {
           throw new Error(
             `${this.#what} is bound to ${spec.seedName} but runs at ${status.seedName}: released now, it would be migrated with downtime`,
           );
         }
-        return { metadata: { annotations: { [CLAIM]: null, [IGNORE]: null, [LIVE_MIGRATE]: null } } };
+        return {
+          metadata: { annotations: { [CLAIM]: null, [EPOCH]: null, [IGNORE]: null, [LIVE_MIGRATE]: null } },
+        };
       },
       signal,
     );
@@ -110,12 +133,11 @@ export class GardenShoot {
    * Makes the destination's seed responsible for the Shoot. First where it is to run, which only the subresource
    * `binding` may change, and then where it runs: between the two no gardenlet acts, because the Shoot is ignored.
    */
-  async bind(move: string, signal: AbortSignal): Promise<void> {
+  async bind(signal: AbortSignal): Promise<void> {
     const { destination } = this.#layout.seeds;
-    const same = ({ metadata }: Shoot) => {
-      const { annotations = {} } = metadata;
-      if (annotations[CLAIM] !== move) throw new ClaimedError(this.#what, annotations[CLAIM] ?? "nobody");
-      if (annotations[IGNORE] !== "true")
+    const same = (shoot: Shoot) => {
+      this.#requireHeld(shoot);
+      if (shoot.metadata.annotations?.[IGNORE] !== "true")
         throw new Error(`${this.#what} is not ignored by gardenlets any more`);
     };
     const shoot = await this.#api.json<Shoot>({ path: this.#path, signal });
@@ -183,7 +205,7 @@ export class GardenShoot {
     if (shoot === undefined) return [`${this.#api.name} has no ${this.#what}`];
     const found: string[] = [];
     const { status = {}, spec } = shoot;
-    const holder = shoot.metadata.annotations?.[CLAIM];
+    const holder = holderOf(shoot);
     if (holder !== undefined) found.push(`${this.#what} is claimed by the move ${holder}: wait for its end`);
     if (spec.seedName !== seeds.source || status.seedName !== seeds.source)
       found.push(
@@ -237,6 +259,11 @@ export class GardenShoot {
     for (const { metadata, spec } of [source, destination])
       if (spec.backup === undefined) found.push(`Seed ${metadata.name} has no backups: set spec.backup`);
     return found;
+  }
+
+  #requireHeld(shoot: Shoot): void {
+    const holder = holderOf(shoot);
+    if (holder !== this.#claim.move) throw new ClaimedError(this.#what, holder ?? "nobody");
   }
 
   get #what(): string {

@@ -1,7 +1,11 @@
+import { SupersededError } from "../../etcd/errors.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { converge } from "../../kubernetes/converge.ts";
 import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { CLAIM, EPOCH, awaitTakeover, holderOf, missingEpoch } from "../claim.ts";
+import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
@@ -21,6 +25,7 @@ import {
   stopMembers,
 } from "./members.ts";
 import { SeedNamespace } from "./seed.ts";
+import type { Attempt } from "./seed.ts";
 
 /** What this way of hosting must be told; names of objects in the control plane's namespace. */
 export interface StatefulSetLayout {
@@ -34,8 +39,6 @@ export interface StatefulSetLayout {
 }
 
 const MEMBERS = 3;
-/** The move that holds a namespace. */
-const CLAIM = "rehome.dev/move";
 const CLIENT_PORT = 2379;
 const REACHABLE_MS = 5_000;
 
@@ -47,10 +50,16 @@ export function createStatefulSetHosting(
   seeds: Readonly<Record<Side, ApiServer>>,
   layout: StatefulSetLayout,
   dns: HostedDns,
+  claim: Claim,
 ): Hosting {
+  const { move, epoch } = claim;
+  const attempt: Attempt = {
+    epoch,
+    requireClaim: async (signal) => await requireClaim([source, destination], claim, signal),
+  };
   const at: Readonly<Record<Side, SeedNamespace>> = {
-    source: new SeedNamespace(seeds.source, layout.namespace),
-    destination: new SeedNamespace(seeds.destination, layout.namespace),
+    source: new SeedNamespace(seeds.source, layout.namespace, attempt),
+    destination: new SeedNamespace(seeds.destination, layout.namespace, attempt),
   };
   const { source, destination } = at;
 
@@ -65,7 +74,7 @@ export function createStatefulSetHosting(
         refusals.push(
           `${source.api.name} has no namespace ${layout.namespace}: the control plane is not there`,
         );
-      const holder = here?.metadata.annotations?.[CLAIM];
+      const holder = holderOf(here);
       if (holder !== undefined)
         refusals.push(
           `namespace ${layout.namespace} at ${source.api.name} is claimed by the move ${holder}: wait for its end`,
@@ -113,30 +122,35 @@ export function createStatefulSetHosting(
       }
     },
 
-    async claim(move, signal) {
+    async claim(signal) {
       const namespace = await namespaceOf(source, signal);
       if (namespace === undefined) throw new Error(`${source.api.name} has no namespace ${layout.namespace}`);
-      const holder = namespace.metadata.annotations?.[CLAIM];
+      const holder = holderOf(namespace);
       if (holder === move) return;
-      if (holder !== undefined)
-        throw new ClaimedError(`namespace ${layout.namespace} at ${source.api.name}`, holder);
+      if (holder !== undefined) throw new ClaimedError(whatOf(source), holder);
       const { resourceVersion } = namespace.metadata;
       await merge(source.api, namespacePath(layout.namespace), {
         metadata: { resourceVersion, annotations: { [CLAIM]: move } },
       });
     },
 
-    async requireClaim(move, signal) {
-      await requireClaim([source, destination], move, signal);
+    requireClaim: attempt.requireClaim,
+
+    async awaitTakeover(signal) {
+      await Promise.race(
+        [source, destination].map(async ({ api, name }) => {
+          await awaitTakeover(api, { path: "/api/v1/namespaces", name }, claim, signal);
+        }),
+      );
     },
 
-    async release(move, signal) {
+    async release(signal) {
       for (const seed of [source, destination]) {
-        const namespace = await namespaceOf(seed, signal);
-        if (namespace?.metadata.annotations?.[CLAIM] !== move) continue;
-        const { resourceVersion } = namespace.metadata;
+        // Raised first: whoever still goes on has lost the claim before the epochs are forgotten.
+        if ((await raiseEpoch(seed, claim, signal)) !== move) continue;
+        await seed.forgetEpochs(signal);
         await merge(seed.api, namespacePath(layout.namespace), {
-          metadata: { resourceVersion, annotations: { [CLAIM]: null } },
+          metadata: { annotations: { [CLAIM]: null, [EPOCH]: null } },
         });
       }
     },
@@ -160,27 +174,24 @@ export function createStatefulSetHosting(
     peerRoundTripMs: async (etcd, ordinal, peers, signal) =>
       await peerRoundTripMs(destination, etcd, ordinal, peers, signal),
 
-    async carryOver(move, signal) {
+    async carryOver(signal) {
       const existing = await namespaceOf(destination, signal);
-      const holder = existing?.metadata.annotations?.[CLAIM];
+      const holder = holderOf(existing);
       if (existing !== undefined && holder !== move)
-        throw new ClaimedError(
-          `namespace ${layout.namespace} at ${destination.api.name}`,
-          holder ?? "nobody",
-        );
+        throw new ClaimedError(whatOf(destination), holder ?? "nobody");
       if (existing === undefined) {
         const body = {
           apiVersion: "v1",
           kind: "Namespace",
-          metadata: { name: layout.namespace, annotations: { [CLAIM]: move } },
+          metadata: { name: layout.namespace, annotations: { [CLAIM]: move, [EPOCH]: String(epoch) } },
         };
         await destination.api.json({ method: "POST", path: "/api/v1/namespaces", body, signal });
       }
       return await carryOver(source, destination, layout.name, signal);
     },
 
-    clearDestination: async (move, signal) => await removeNamespace(destination, move, signal),
-    clearSource: async (move, signal) => await removeNamespace(source, move, signal),
+    clearDestination: async (signal) => await removeNamespace(destination, move, signal),
+    clearSource: async (signal) => await removeNamespace(source, move, signal),
 
     async startApiServers(side, signal) {
       await at[side].start(layout.apiServer.deployment, signal);
@@ -233,6 +244,10 @@ async function either<T>(
   }
 }
 
+function whatOf({ name, api }: SeedNamespace): string {
+  return `namespace ${name} at ${api.name}`;
+}
+
 function namespacePath(name: string): string {
   return `/api/v1/namespaces/${name}`;
 }
@@ -247,29 +262,42 @@ async function namespaceOf(
 /** One seed's word is enough, so that a move can go on while the other is cut off or has been cleared. */
 async function requireClaim(
   seeds: readonly SeedNamespace[],
-  move: string,
+  claim: Claim,
   signal: AbortSignal,
 ): Promise<void> {
-  const asked = await Promise.allSettled(seeds.map(async (seed) => await claimOn(seed, signal)));
-  const answers = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-  const other = answers.find((holder) => holder !== undefined && holder !== move);
-  if (other === undefined && answers.includes(move)) return;
-  const failed = asked.find((answer) => answer.status === "rejected");
-  if (other === undefined && failed) throw failed.reason;
+  const asked = await Promise.allSettled(seeds.map(async (seed) => await raiseEpoch(seed, claim, signal)));
+  const holders = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+  const errors = asked.flatMap((answer) => (answer.status === "rejected" ? [answer.reason as Error] : []));
+  const superseded = errors.find((error) => error instanceof SupersededError);
+  if (superseded) throw superseded;
+  const other = holders.find((holder) => holder !== undefined && holder !== claim.move);
+  if (other === undefined && holders.includes(claim.move)) return;
+  if (other === undefined && errors[0]) throw errors[0];
   throw new ClaimedError(`namespace ${seeds[0]?.name}`, other ?? "nobody");
 }
 
-async function claimOn(seed: SeedNamespace, signal: AbortSignal): Promise<string | undefined> {
-  return (await namespaceOf(seed, signal))?.metadata.annotations?.[CLAIM];
+/** @returns the move that holds the namespace, if any; another's is left as it is. @throws SupersededError */
+async function raiseEpoch(
+  seed: SeedNamespace,
+  { move, epoch }: Claim,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(REACHABLE_MS)]);
+  if ((await namespaceOf(seed, limit)) === undefined) return undefined;
+  const change = (namespace: KubeObject) => {
+    if (holderOf(namespace) !== move) return undefined;
+    const annotations = missingEpoch(namespace, epoch, whatOf(seed));
+    return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
+  };
+  return holderOf(await converge(seed.api, namespacePath(seed.name), change, limit));
 }
 
 /** Only what this move holds is deleted, exactly as it was when that was seen; returns when it is gone. */
 async function removeNamespace(seed: SeedNamespace, move: string, signal: AbortSignal): Promise<void> {
   const namespace = await namespaceOf(seed, signal);
   if (namespace === undefined) return;
-  const holder = namespace.metadata.annotations?.[CLAIM];
-  if (holder !== move)
-    throw new ClaimedError(`namespace ${seed.name} at ${seed.api.name}`, holder ?? "nobody");
+  const holder = holderOf(namespace);
+  if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
   await removeObject(seed.api, namespacePath(seed.name), { preconditions: { uid: namespace.metadata.uid } });
   await awaitObject(
     seed.api,

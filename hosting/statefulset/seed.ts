@@ -1,7 +1,8 @@
-import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { awaitObject, awaitObjects, merge } from "../../kubernetes/objects.ts";
+import { converge } from "../../kubernetes/converge.ts";
+import { awaitObject, awaitObjects, list, merge } from "../../kubernetes/objects.ts";
 import type { KubeObject, WaitOptions } from "../../kubernetes/objects.ts";
+import { EPOCH, missingEpoch } from "../claim.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 
 /** Of a Deployment or StatefulSet, as far as moves care. */
@@ -46,14 +47,25 @@ export type WorkloadKind = "deployments" | "statefulsets";
 /** How many replicas a workload had before the move scaled it down, kept beside it. */
 export const REPLICAS = "rehome.dev/replicas";
 
+/** The attempt that changes something in a namespace. */
+export interface Attempt {
+  readonly epoch: number;
+  /** @throws ClaimedError, SupersededError unless its move has the claim, and it is the newest. */
+  readonly requireClaim: (signal: AbortSignal) => Promise<void>;
+}
+
+const ONLOOKER: Attempt = { epoch: 0, requireClaim: async () => undefined };
+
 /** The namespace of one control plane in one seed. */
 export class SeedNamespace {
   readonly api: ApiServer;
   readonly name: string;
+  readonly #attempt: Attempt;
 
-  constructor(api: ApiServer, namespace: string) {
+  constructor(api: ApiServer, namespace: string, attempt = ONLOOKER) {
     this.api = api;
     this.name = namespace;
+    this.#attempt = attempt;
   }
 
   core(resource: string): string {
@@ -73,8 +85,9 @@ export class SeedNamespace {
   }
 
   /**
-   * Asks for so many replicas and, when that is none, remembers how many there were.
-   * @returns the workload, or undefined when there is none.
+   * Asks for so many replicas and, when that is none, remembers how many there were. The epoch is written with it, even
+   * where the number is right already, so that no earlier attempt scales the workload after.
+   * @returns the workload, or undefined when there is none. @throws ClaimedError, SupersededError
    */
   async scale(
     kind: WorkloadKind,
@@ -82,22 +95,45 @@ export class SeedNamespace {
     replicas: number,
     signal: AbortSignal,
   ): Promise<Workload | undefined> {
-    for (;;) {
-      const workload = await this.workload(kind, name, signal);
-      if (workload === undefined || workload.spec.replicas === replicas) return workload;
-      const before = workload.spec.replicas ?? 1;
-      try {
-        return await merge<Workload>(this.api, `${this.workloads(kind)}/${name}`, {
-          metadata: {
-            resourceVersion: workload.metadata.resourceVersion,
-            ...(replicas === 0 && before > 0 && { annotations: { [REPLICAS]: String(before) } }),
-          },
-          spec: { replicas },
-        });
-      } catch (error) {
-        // Its controller writes the status at any time.
-        if (!(error instanceof ApiError && error.reason === "Conflict")) throw error;
-      }
+    if ((await this.workload(kind, name, signal)) === undefined) return undefined;
+    // The epoch is forgotten with the claim, and then only the claim tells an attempt that the move is over.
+    await this.#attempt.requireClaim(signal);
+    return await this.change(kind, name, replicas, signal);
+  }
+
+  protected async change(
+    kind: WorkloadKind,
+    name: string,
+    replicas: number,
+    signal: AbortSignal,
+  ): Promise<Workload> {
+    const path = `${this.workloads(kind)}/${name}`;
+    const change = (workload: Workload) => {
+      const annotations = this.notesFor(workload, replicas);
+      const isDone = workload.spec.replicas === replicas && Object.keys(annotations).length === 0;
+      return isDone ? undefined : { metadata: { annotations }, spec: { replicas } };
+    };
+    return await converge<Workload>(this.api, path, change, signal);
+  }
+
+  /** The annotations that a workload lacks when it is scaled. @throws SupersededError */
+  protected notesFor(workload: Workload, replicas: number): Record<string, string> {
+    const { metadata, spec } = workload;
+    const before = String(spec.replicas ?? 1);
+    const isStop = replicas === 0 && before !== "0" && metadata.annotations?.[REPLICAS] !== before;
+    return {
+      ...missingEpoch(workload, this.#attempt.epoch, `${metadata.name} at ${this.api.name}`),
+      ...(isStop && { [REPLICAS]: before }),
+    };
+  }
+
+  /** Takes the epochs off the workloads, at the end of a move. */
+  async forgetEpochs(signal: AbortSignal): Promise<void> {
+    for (const kind of ["deployments", "statefulsets"] as const) {
+      const path = this.workloads(kind);
+      const { items } = await list<Workload>(this.api, { path }, signal);
+      for (const { metadata } of items.filter((item) => item.metadata.annotations?.[EPOCH] !== undefined))
+        await merge(this.api, `${path}/${metadata.name}`, { metadata: { annotations: { [EPOCH]: null } } });
     }
   }
 

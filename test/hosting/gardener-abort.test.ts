@@ -114,9 +114,9 @@ describe("a move of Gardener's control plane is undone", () => {
     await disturb(
       bed.apis.garden,
       [shootPath],
-      async () => await twice(async () => await hosting.claim("move-1", limit())),
+      async () => await twice(async () => await hosting.claim(limit())),
     );
-    await expect(hosting.requireClaim("move-1", limit())).resolves.toBeUndefined();
+    await expect(hosting.requireClaim(limit())).resolves.toBeUndefined();
   });
 
   test("druid that is stuck is waited for until the deadline, and then again", async () => {
@@ -138,15 +138,15 @@ describe("a move of Gardener's control plane is undone", () => {
   test("a namespace that somebody else made is not taken", async () => {
     const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
     await bed.apis.destination.json({ method: "POST", path: "/api/v1/namespaces", body });
-    await expect(hosting.carryOver("move-1", limit())).rejects.toThrow(ClaimedError);
-    await expect(hosting.clearDestination("move-1", limit())).rejects.toThrow(ClaimedError);
+    await expect(hosting.carryOver(limit())).rejects.toThrow(ClaimedError);
+    await expect(hosting.clearDestination(limit())).rejects.toThrow(ClaimedError);
     await bed.apis.destination.json({ method: "DELETE", path: `/api/v1/namespaces/${namespace}` });
     await expect
       .poll(async () => await bed.apis.destination.find({ path: `/api/v1/namespaces/${namespace}` }), {
         timeout: 30_000,
       })
       .toBeUndefined();
-    await hosting.carryOver("move-1", limit());
+    await hosting.carryOver(limit());
   });
 
   test("members join, and a name that druid would not give is refused", async () => {
@@ -190,7 +190,7 @@ describe("a move of Gardener's control plane is undone", () => {
   });
 
   test("what the destination holds is not deleted", async () => {
-    await expect(hosting.clearDestination("move-1", limit())).rejects.toThrow("is not migrated");
+    await expect(hosting.clearDestination(limit())).rejects.toThrow("is not migrated");
     const { items } = await list<KubeObject>(bed.apis.destination, { path: `${extensions}/workers` });
     expect(items.length).toBe(1);
     const kept = await list<KubeObject>(bed.apis.destination, { path: machines });
@@ -233,8 +233,9 @@ describe("a move of Gardener's control plane is undone", () => {
 
   test("the destination is cleared, and the source is as it was", async () => {
     await hosting.stopApiServers("destination", limit());
-    await expect(hosting.clearDestination("move-2", limit())).rejects.toThrow(ClaimedError);
-    await twice(async () => await hosting.clearDestination("move-1", limit()));
+    const other = hostingOf(bed, {}, { move: "move-2", epoch: 9 });
+    await expect(other.clearDestination(limit())).rejects.toThrow(ClaimedError);
+    await twice(async () => await hosting.clearDestination(limit()));
     for (const etcd of etcds) await twice(async () => await hosting.hidePeers(etcd, limit()));
     const etcd = await bed.apis.source.json<{ spec: { etcd: object } }>({ path: etcdPath });
     expect(etcd.spec.etcd).not.toHaveProperty("additionalAdvertisedURLs");
@@ -251,25 +252,26 @@ describe("a move of Gardener's control plane is undone", () => {
     expect((await hosting.inspect(limit())).refusals).toEqual([
       `Shoot ${project}/${shoot} is claimed by the move move-1: wait for its end`,
     ]);
-    await hosting.release("move-1", limit());
+    await hosting.release(limit());
     expect((await hosting.inspect(limit())).refusals).toEqual([]);
     expect(bed.driver.state.ordinaryMigrations).toEqual([]);
   });
 
   test("backups that fail are told; a Shoot bound but not adopted is never released", async () => {
-    await hosting.claim("move-3", limit());
+    const third = hostingOf(bed, {}, { move: "move-3", epoch: 3 });
+    await third.claim(limit());
     const { items } = await list<KubeObject>(bed.apis.garden, {
       path: `/apis/core.gardener.cloud/v1beta1/namespaces/${project}/backupentries`,
     });
     const fault = `garden/backupentries/${items[0]!.metadata.name}/Migrate`;
     bed.driver.state.inject(fault, "failed");
-    await expect(hosting.finishBackups("move-3", limit())).rejects.toThrow(OperationFailedError);
+    await expect(third.finishBackups(limit())).rejects.toThrow(OperationFailedError);
     const found = await bed.apis.garden.json<{ spec: object }>({ path: shootPath });
     const body = { ...found, spec: { ...found.spec, seedName: demo.seeds.destination } };
     await bed.apis.garden.json({ method: "PUT", path: `${shootPath}/binding`, body });
-    await expect(hosting.release("move-3", limit())).rejects.toThrow("it would be migrated with downtime");
-    await hosting.adopt("move-3", limit());
-    await hosting.release("move-3", limit());
+    await expect(third.release(limit())).rejects.toThrow("it would be migrated with downtime");
+    await third.adopt(limit());
+    await third.release(limit());
     expect(bed.driver.state.ordinaryMigrations).toEqual([]);
   });
 });

@@ -1,6 +1,7 @@
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Claim } from "../../hosting/claim.ts";
 import type { Bootstrap, Hosting, MemberAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
@@ -23,12 +24,16 @@ export async function startBed(): Promise<GardenerBed> {
 let files = 0;
 
 /** As a worker gets it: the configuration chooses it, and the sites build it. */
-export function hostingOf(bed: GardenerBed, more: Readonly<Record<string, unknown>> = {}): Hosting {
+export function hostingOf(
+  bed: GardenerBed,
+  more: Readonly<Record<string, unknown>> = {},
+  claim: Claim = { move: "move-1", epoch: 1 },
+): Hosting {
   const { kubeconfigs, dir } = bed;
   const fields = { vpn: {}, deadlineMs: 60_000, ...more };
   const described = { kubeconfigs, kubeconfig: kubeconfigs.core, fields };
   const file = writeGardenerConfig(join(dir, `rehome-${++files}.yaml`), described);
-  return loadSites(file).controlPlanes.controlPlane(demo.shoot, demo.seeds).hosting;
+  return loadSites(file).controlPlanes.controlPlane(demo.shoot, demo.seeds, claim).hosting;
 }
 
 /** What etcd's member list would say: the source's members, then the destination's that have joined. */

@@ -65,10 +65,11 @@ describe("a control plane of Gardener moves", () => {
   });
 
   test("one move claims the Shoot, keeps gardenlets away, and nobody else gets it", async () => {
-    await twice(async () => await hosting.claim("move-1", limit()));
-    await expect(hosting.claim("move-2", limit())).rejects.toThrow(ClaimedError);
-    await hosting.requireClaim("move-1", limit());
-    await expect(hosting.requireClaim("move-2", limit())).rejects.toThrow(ClaimedError);
+    await twice(async () => await hosting.claim(limit()));
+    const other = hostingOf(bed, {}, { move: "move-2", epoch: 9 });
+    await expect(other.claim(limit())).rejects.toThrow(ClaimedError);
+    await hosting.requireClaim(limit());
+    await expect(other.requireClaim(limit())).rejects.toThrow(ClaimedError);
     const { annotations = {} } = (await readShoot()).metadata;
     expect(annotations["shoot.gardener.cloud/ignore"]).toBe("true");
     expect(annotations["migration.gardener.cloud/live-migrate"]).toBe("true");
@@ -96,7 +97,7 @@ describe("a control plane of Gardener moves", () => {
   });
 
   test("what the control plane is made of is carried over, and runs nothing", async () => {
-    const [first, second] = await twice(async () => await hosting.carryOver("move-1", limit()));
+    const [first, second] = await twice(async () => await hosting.carryOver(limit()));
     expect(second).toEqual(first);
     expect(first.secrets).toBe(7);
     const { items } = await list<Workload>(bed.apis.destination, {
@@ -210,8 +211,8 @@ describe("a control plane of Gardener moves", () => {
 
   test("backups and the Shoot itself become the destination's", async () => {
     await hosting.stopApiServers("source", limit());
-    await twice(async () => await hosting.finishBackups("move-1", limit()));
-    await twice(async () => await hosting.adopt("move-1", limit()));
+    await twice(async () => await hosting.finishBackups(limit()));
+    await twice(async () => await hosting.adopt(limit()));
     const { spec, status } = await readShoot();
     expect([spec.seedName, status.seedName]).toEqual([demo.seeds.destination, demo.seeds.destination]);
     expect(bed.driver.state.done.filter((key) => key.includes("etcdopstasks"))).toEqual([
@@ -227,9 +228,9 @@ describe("a control plane of Gardener moves", () => {
     try {
       for (const etcd of etcds)
         await twice(async () => await hosting.stopMembers("source", etcd, 0, limit()));
-      await expect(hosting.clearSource("move-1", limit())).rejects.toThrow("hand it over first");
+      await expect(hosting.clearSource(limit())).rejects.toThrow("hand it over first");
       await twice(async () => await hosting.dns.handOver(limit()));
-      await twice(async () => await hosting.clearSource("move-1", limit()));
+      await twice(async () => await hosting.clearSource(limit()));
     } finally {
       await resources.stop();
     }
@@ -263,7 +264,7 @@ describe("a control plane of Gardener moves", () => {
   });
 
   test("the Shoot is given back to gardenlets", async () => {
-    await twice(async () => await hosting.release("move-1", limit()));
+    await twice(async () => await hosting.release(limit()));
     const found = await readShoot();
     expect(found.metadata.annotations?.["shoot.gardener.cloud/ignore"]).toBeUndefined();
     expect(stepsOf(found)).toMatchObject({ MigrationCompleted: "True", SourceSeedCleanup: "True" });

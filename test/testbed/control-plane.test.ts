@@ -9,6 +9,7 @@ import type { V1Pod } from "@kubernetes/client-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { makeBridge } from "../../activities/control-plane/vpn.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
+import { NOBODY } from "../../hosting/claim.ts";
 import { loadConfig } from "../../sites/config.ts";
 import { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { startControlPlaneTestbed } from "../../testbed/control-plane.ts";
@@ -76,7 +77,7 @@ describe("the test bed for control planes", () => {
     const config = loadConfig(testbed.configFile);
     expect(Object.keys(config.seeds)).toEqual(["seed-a", "seed-b"]);
     const sites = new ControlPlaneSites(config);
-    const { hosting } = sites.controlPlane(controlPlane, { source: "seed-a", destination: "seed-b" });
+    const { hosting } = sites.controlPlane(controlPlane, { source: "seed-a", destination: "seed-b" }, NOBODY);
     const inspection = await hosting.inspect(AbortSignal.timeout(10_000));
     expect(inspection).toMatchObject({ refusals: [], apiServers: 2, vpn: true });
     expect(inspection.etcds.map(({ name, members }) => [name, members])).toEqual([

@@ -19,6 +19,8 @@ import { echoPath } from "../../../testbed/control-plane/shoot-side.ts";
 import { otherSeed, TTL_SECONDS } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 
+/** What Kubernetes puts in where nothing is said, as in the bed. */
+const OWN_STRATEGY = { maxSurge: "25%", maxUnavailable: "25%" };
 const never = new AbortController().signal;
 
 /**
@@ -62,6 +64,9 @@ export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Pro
     path: `/apis/apps/v1/namespaces/${systemNamespace}/deployments`,
   });
   expect(clients.items.map(({ metadata }) => metadata?.name)).toEqual(["vpn-shoot"]);
+  const [vpn] = clients.items;
+  expect(vpn?.spec?.strategy).toEqual({ type: "RollingUpdate", rollingUpdate: OWN_STRATEGY });
+  expect(vpn?.metadata?.annotations).not.toHaveProperty(["rehome.dev/vpn-strategy"]);
   expect((await api.request({ path: echoPath })).status).toBe(200);
   const proofs = await list(api, {
     path: "/api/v1/namespaces/kube-system/configmaps",

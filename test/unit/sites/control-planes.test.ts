@@ -2,6 +2,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { NOBODY } from "../../../hosting/claim.ts";
 import { loadConfig } from "../../../sites/config.ts";
 import { ControlPlaneSites } from "../../../sites/control-planes.ts";
 
@@ -51,7 +52,7 @@ controlPlanes:
 /** What the Shoot's name is checked in, where the configuration has this zone. */
 function zoneOf(zone: string): string | undefined {
   const config = load(`${GARDENER}dns: { servers: ["127.0.0.1:53"], zone: ${zone} }\n`);
-  return new ControlPlaneSites(config).controlPlane("team-b", ends).zone?.zone;
+  return new ControlPlaneSites(config).controlPlane("team-b", ends, NOBODY).zone?.zone;
 }
 
 const ends = { source: "seed-a", destination: "seed-b" };
@@ -63,7 +64,7 @@ describe("a control plane in rehome.yaml", () => {
       hosting: "statefulset",
       controllers: ["machine-controller-manager", "cluster-autoscaler", "gardener-resource-manager"],
     });
-    const { hosting, zone } = new ControlPlaneSites(config).controlPlane("team-a", ends);
+    const { hosting, zone } = new ControlPlaneSites(config).controlPlane("team-a", ends, NOBODY);
     expect(hosting.promotesByItself).toBe(false);
     expect(zone?.zone).toBe("example.com");
   });
@@ -76,7 +77,7 @@ describe("a control plane in rehome.yaml", () => {
       deadlineMs: 600_000,
       etcds: ["etcd-main", "etcd-events"],
     });
-    const { hosting, zone } = new ControlPlaneSites(config).controlPlane("team-b", ends);
+    const { hosting, zone } = new ControlPlaneSites(config).controlPlane("team-b", ends, NOBODY);
     expect(hosting.promotesByItself).toBe(true);
     expect(zone).toBeUndefined();
   });

@@ -46,7 +46,7 @@ export function service(name: string, options: ServiceOptions): V1Service {
 
 export interface DeploymentOptions {
   readonly replicas: number;
-  readonly strategy: NonNullable<V1Deployment["spec"]>["strategy"];
+  readonly strategy?: NonNullable<V1Deployment["spec"]>["strategy"];
   readonly containers: V1Container[];
   readonly volumes?: V1Volume[];
   readonly podLabels?: Readonly<Record<string, string>>;

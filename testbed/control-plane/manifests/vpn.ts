@@ -178,7 +178,6 @@ const retirement = lines(
 export function vpnClientDeployment(): V1Deployment {
   return deployment(vpnClientMetadata, {
     replicas: 2,
-    strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
     containers: [
       {
         name: "openvpn",
