@@ -67,7 +67,10 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     input: Parameters<Steps[S]>[0],
   ): Promise<unknown> {
     const steps = createControlPlaneActivities(loadSites(bed.testbed.configFile).controlPlanes);
-    const environment = new MockActivityEnvironment({ currentAttemptScheduledTimestampMs: epoch });
+    const environment = new MockActivityEnvironment(
+      { currentAttemptScheduledTimestampMs: epoch },
+      { client: bed.client },
+    );
     return await environment.run(steps[name] as (given: typeof input) => Promise<unknown>, input);
   }
 });
