@@ -27,6 +27,8 @@ export interface ReplaceInput extends UpdateOptions {
   /** What the record holds now: all of its values. */
   readonly from: { readonly values: readonly string[] };
   readonly to: RecordValues;
+  /** Called right before each update is sent; what it throws ends the replacement. */
+  readonly permit?: () => Promise<void>;
 }
 
 export interface SetTtlInput extends UpdateOptions {
@@ -133,6 +135,7 @@ async function replaceAt(server: DnsServer, change: Change, input: ReplaceInput)
       return { changed: false, previous, server: describeServer(server) };
     // What the read shows decides nothing here, for it may come from a secondary that lags: the prerequisite decides.
     const expected = hasNewValues ? to.values : from;
+    await input.permit?.();
     const rcode = await send(server, { ...change, from: expected }, input);
     if (rcode === "NOERROR") return { changed: true, previous, server: describeServer(server) };
     previous = await read();

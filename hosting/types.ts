@@ -108,13 +108,11 @@ export interface Hosting {
   /** Claims the control plane for the move. @throws ClaimedError when another move holds it. */
   claim(signal: AbortSignal): Promise<void>;
   /**
-   * Raises the claim's epoch to this attempt's, unless it is so: asked at the beginning, and again before each change
-   * that carries no condition of its own.
+   * Raises the claim's epoch to this attempt's, unless it is so: asked at the beginning, and right before each change.
+   * What the hosting itself changes asks by itself.
    * @throws ClaimedError when the move does not hold the claim, SupersededError when a newer attempt does.
    */
   requireClaim(signal: AbortSignal): Promise<void>;
-  /** Returns when a newer attempt, or another move, holds the claim. @throws the signal's reason */
-  awaitTakeover(signal: AbortSignal): Promise<void>;
   release(signal: AbortSignal): Promise<void>;
 
   /** The members of one etcd as the worker reaches them now; none where it cannot before they are exposed. */

@@ -72,6 +72,9 @@ async function bodyOf(response: IncomingMessage): Promise<Answer> {
 
 class StaleConnectionError extends Error {}
 
+/** @throws Error when nothing may be changed. */
+export type Permit = (signal: AbortSignal) => Promise<void>;
+
 /**
  * One address of an API server, with credentials. Raw on purpose: moving data needs exact statuses and paths of any
  * cluster, which typed clients hide.
@@ -83,11 +86,15 @@ export class ApiServer {
   readonly #config: KubeConfig;
   readonly #root: URL;
   readonly #extra: RequestOptions;
+  readonly #reference: KubeconfigRef;
+  readonly #permit: Permit | undefined;
   #options: Promise<RequestOptions> | undefined;
 
   /** @throws Error naming the file and context when the kubeconfig cannot be used. */
-  constructor(name: string, reference: KubeconfigRef) {
+  constructor(name: string, reference: KubeconfigRef, permit?: Permit) {
     this.name = name;
+    this.#reference = reference;
+    this.#permit = permit;
     this.#config = new KubeConfig();
     this.#config.loadFromFile(reference.kubeconfig);
     if (reference.context !== undefined) {
@@ -107,11 +114,17 @@ export class ApiServer {
     this.url = this.#root.origin;
   }
 
+  /** The same server for somebody who has to ask right before each request that may change something. */
+  guardedBy(permit: Permit): ApiServer {
+    return new ApiServer(this.name, this.#reference, permit);
+  }
+
   /** @returns the answer, whatever its status. @throws the socket's error, or AbortError/TimeoutError. */
   async request(input: RequestInput): Promise<Answer> {
     const options = await this.#requestOptions();
     const timeout = AbortSignal.timeout(input.timeoutMs ?? 15_000);
     const signal = input.signal ? AbortSignal.any([timeout, input.signal]) : timeout;
+    if (input.method !== undefined && input.method !== "GET") await this.#permit?.(signal);
     for (;;) {
       try {
         return await this.#send(input, { ...options, signal });

@@ -7,6 +7,7 @@ import { updatedRecord } from "../hosting/statefulset/dns-record.ts";
 import { createStatefulSetHosting } from "../hosting/statefulset/index.ts";
 import type { Hosting, Side } from "../hosting/types.ts";
 import { ApiServer } from "../kubernetes/api-server.ts";
+import type { Permit } from "../kubernetes/api-server.ts";
 import { isInZone } from "./config-control-planes.ts";
 import type { ControlPlaneConfig, SeedConfig } from "./config-control-planes.ts";
 import type { SitesConfig } from "./config.ts";
@@ -90,7 +91,8 @@ export class ControlPlaneSites {
     if (zone === undefined || tsig === undefined)
       throw new Error(`control plane ${name}: no key for updates of ${dnsName}`);
     const layout = { ...config, name, vpnServer: config.vpn?.server };
-    return createStatefulSetHosting(ends, layout, updatedRecord({ ...zone, tsig }, dnsName), claim);
+    const dns = (permit: Permit) => updatedRecord({ ...zone, tsig }, dnsName, permit);
+    return createStatefulSetHosting(ends, layout, dns, claim);
   }
 
   #zoneOf(dnsName: string): ControlPlane["zone"] {

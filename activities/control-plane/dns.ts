@@ -80,8 +80,6 @@ async function replaceRecord(
   from: readonly string[],
   to: DnsRecordState,
 ): Promise<number> {
-  // What an update compares is the record alone, which an undo makes what it was before.
-  await hosting.requireClaim(signal);
   await hosting.dns.replace(from, to, signal);
   if (zone !== undefined) {
     const [name, type] = [config.apiServer.dnsName, addressTypeOf(to.values)];

@@ -1,3 +1,6 @@
+import { SupersededError } from "../../etcd/errors.ts";
+import { MembershipError } from "../../etcd/membership/errors.ts";
+import { ClaimedError } from "../../hosting/types.ts";
 import { EtcdCluster } from "../../etcd/membership/cluster.ts";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import type { Site, Step } from "../../etcd/membership/plan.ts";
@@ -49,7 +52,16 @@ export async function openEtcd(
       advice: "find out who added it, and remove it with etcdctl member remove",
     });
   };
-  const held = async (until: AbortSignal) => await hosting.requireClaim(until);
+  const held = async (until: AbortSignal) => {
+    try {
+      await hosting.requireClaim(until);
+    } catch (error) {
+      if (error instanceof ClaimedError || error instanceof SupersededError) throw error;
+      until.throwIfAborted();
+      // Asked again, like a member: a step must not end between two changes because a seed's API server is restarted.
+      throw new MembershipError(cluster.name, "claim", "unreachable", (error as Error).message);
+    }
+  };
   const wait: ChangeOptions = { signal, deadlineMs: STEP_DEADLINE_MS, permit: held };
   const survey = async () => await surveyMembers(cluster, siteOf, { maxLagRevisions }, signal);
 
@@ -68,7 +80,13 @@ export async function openEtcd(
     },
     allowed(step, hashesEqual = false) {
       const permit = permitStep(cluster, { siteOf, step, limit: { maxLagRevisions }, hashesEqual });
-      return { ...wait, permit: async (until) => void (await Promise.all([held(until), permit(until)])) };
+      return {
+        ...wait,
+        permit: async (until) => {
+          await permit(until);
+          await held(until);
+        },
+      };
     },
     [Symbol.dispose]: () => cluster.close(),
   };

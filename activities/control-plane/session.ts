@@ -1,8 +1,6 @@
 import { activityInfo } from "@temporalio/activity";
-import { SupersededError } from "../../etcd/errors.ts";
 import { ClaimedError } from "../../hosting/types.ts";
-import type { Hosting } from "../../hosting/types.ts";
-import type { ApiServer } from "../../kubernetes/api-server.ts";
+import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
 import type { ControlPlane, ControlPlaneSites } from "../../sites/control-planes.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -14,6 +12,7 @@ export interface Session extends ControlPlane, Work {
 }
 
 /**
+ * The control plane for one attempt: right before each change it is asked whether the attempt still holds the claim.
  * Attempts are ranked by when Temporal scheduled them: one attempt of a step after the other, one step after the other,
  * undone ones included.
  */
@@ -22,7 +21,13 @@ export function openControlPlane(
   { move, controlPlane, from, to }: ControlPlaneSubject,
 ): ControlPlane {
   const claim = { move, epoch: activityInfo().currentAttemptScheduledTimestampMs };
-  return sites.controlPlane(controlPlane, { source: from, destination: to }, claim);
+  const found = sites.controlPlane(controlPlane, { source: from, destination: to }, claim);
+  const permit: Permit = async (signal) => await found.hosting.requireClaim(signal);
+  return {
+    ...found,
+    api: found.api.guardedBy(permit),
+    apiAt: (url) => found.apiAt(url).guardedBy(permit),
+  };
 }
 
 /**
@@ -36,35 +41,10 @@ export function step<I extends ControlPlaneSubject, O>(
   run: (session: Session, input: I) => Promise<O>,
 ): (input: I) => Promise<O> {
   return async (input) => {
-    using work = beginWork(phase);
-    const controlPlane = openControlPlane(sites, input);
-    await controlPlane.hosting.requireClaim(work.signal);
-    return await untilTakeover(controlPlane.hosting, work.signal, async (signal) => {
-      return await run(sessionOf(controlPlane, { ...work, signal }, input), input);
-    });
+    using session = openSession(sites, phase, input);
+    await session.hosting.requireClaim(session.signal);
+    return await run(session, input);
   };
-}
-
-/** @throws SupersededError as soon as somebody else holds the claim; the signal of what runs is aborted then. */
-async function untilTakeover<O>(
-  hosting: Hosting,
-  signal: AbortSignal,
-  run: (signal: AbortSignal) => Promise<O>,
-): Promise<O> {
-  const [taken, ended] = [new AbortController(), new AbortController()];
-  const lookout = hosting.awaitTakeover(AbortSignal.any([signal, ended.signal])).then(
-    () => taken.abort(new SupersededError("the control plane")),
-    () => undefined,
-  );
-  try {
-    return await run(AbortSignal.any([signal, taken.signal]));
-  } catch (error) {
-    taken.signal.throwIfAborted();
-    throw error;
-  } finally {
-    ended.abort();
-    await lookout;
-  }
 }
 
 /**
@@ -76,19 +56,22 @@ export function undoStep<I extends ControlPlaneSubject>(
   phase: string,
   run: (session: Session, input: I) => Promise<void>,
 ): (input: I) => Promise<void> {
-  const guarded = step(sites, phase, run);
   return async (input) => {
+    using session = openSession(sites, phase, input);
     try {
-      await guarded(input);
+      await session.hosting.requireClaim(session.signal);
     } catch (error) {
-      if (!(error instanceof ClaimedError)) throw error;
+      if (error instanceof ClaimedError) return;
+      throw error;
     }
+    await run(session, input);
   };
 }
 
-function sessionOf(controlPlane: ControlPlane, work: Work, subject: ControlPlaneSubject): Session {
+function openSession(sites: ControlPlaneSites, phase: string, subject: ControlPlaneSubject): Session {
+  const work = beginWork(phase);
   return {
-    ...controlPlane,
+    ...openControlPlane(sites, subject),
     subject,
     signal: work.signal,
     tell: (figures) => work.tell(figures),

@@ -18,6 +18,7 @@ interface Deployment extends KubeObject {
     readonly template: {
       readonly metadata?: {
         readonly labels?: Readonly<Record<string, string>>;
+        readonly annotations?: Readonly<Record<string, string>>;
       };
       readonly spec: {
         readonly containers: readonly {
@@ -106,6 +107,7 @@ export async function moveClients(
   signal: AbortSignal,
 ): Promise<void> {
   const path = `${deploymentsOf(vpn)}/${vpn.client.deployment}`;
+  const moved = `${move} ${towards}`;
   const oneAtATime = { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } };
   await converge<Deployment>(
     api,
@@ -116,19 +118,19 @@ export async function moveClients(
       },
       spec: {
         strategy: oneAtATime,
-        template: { metadata: { annotations: { [MOVED]: `${move} ${towards}` } } },
+        template: { metadata: { annotations: { [MOVED]: moved } } },
       },
     }),
     signal,
   );
   await awaitReplicas(api, vpn, vpn.client.deployment, signal);
-  await converge<Deployment>(api, path, withOwnStrategy, signal);
+  await converge<Deployment>(api, path, (found) => withOwnStrategy(found, moved), signal);
 }
 
-/** How its owner wants the Deployment to be rolled out, where the move has changed it. */
-function withOwnStrategy({ metadata }: Deployment): object | undefined {
+/** How its owner wants the Deployment to be rolled out, unless it is rolled out for something else by now. */
+function withOwnStrategy({ metadata, spec }: Deployment, moved: string): object | undefined {
   const kept = metadata.annotations?.[STRATEGY];
-  if (kept === undefined) return undefined;
+  if (kept === undefined || spec.template.metadata?.annotations?.[MOVED] !== moved) return undefined;
   const strategy = { rollingUpdate: null, ...(JSON.parse(kept) as object) };
   return { metadata: { annotations: { [STRATEGY]: null } }, spec: { strategy } };
 }

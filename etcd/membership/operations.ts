@@ -148,11 +148,13 @@ async function change<Result>(
       look,
       isDone,
       async act({ clusterId }, signal) {
-        await options.permit?.(signal);
         const leader = await cluster.leader(signal);
-        if (leader.status.clusterId === clusterId) return await act(leader, signal);
-        const details = `leads cluster ${leader.status.clusterId}, the list is of ${clusterId}`;
-        throw new MembershipError(leader.member.endpoint, "Status", "foreign-cluster", details);
+        if (leader.status.clusterId !== clusterId) {
+          const details = `leads cluster ${leader.status.clusterId}, the list is of ${clusterId}`;
+          throw new MembershipError(leader.member.endpoint, "Status", "foreign-cluster", details);
+        }
+        await options.permit?.(signal);
+        return await act(leader, signal);
       },
     },
     options,

@@ -33,7 +33,6 @@ export async function claimNamespace(seed: ShootSeed, move: string, signal: Abor
 export async function releaseNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
   const found = await namespaceOf(seed, signal);
   if (found === undefined || holderOf(found) !== move) return;
-  await seed.namespace.forgetEpochs(signal);
   const { resourceVersion } = found.metadata;
   await merge(seed.api, namespacePath(seed.namespace.name), {
     metadata: { resourceVersion, annotations: { [CLAIM]: null } },

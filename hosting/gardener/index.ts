@@ -1,4 +1,4 @@
-import type { ApiServer } from "../../kubernetes/api-server.ts";
+import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
 import { startController } from "../statefulset/controllers.ts";
 import type { Claim } from "../claim.ts";
 import type { Hosting, MemberAddress, Side } from "../types.ts";
@@ -39,14 +39,13 @@ export function createGardenerHosting(
   claim: Claim,
 ): Hosting {
   const { move, epoch } = claim;
-  const { garden } = servers;
-  const shoot = new GardenShoot(garden, layout, claim);
-  const requireClaim = async (signal: AbortSignal) => await shoot.requireClaim(signal);
-  const seedOf = (side: Side): ShootSeed => ({
-    api: servers[side],
-    name: layout.seeds[side],
-    namespace: new ShootNamespace(servers[side], layout.namespace, { epoch, requireClaim }),
-  });
+  const shoot = new GardenShoot(servers.garden, layout, claim);
+  const requireClaim: Permit = async (signal) => await shoot.requireClaim(signal);
+  const garden = servers.garden.guardedBy(requireClaim);
+  const seedOf = (side: Side): ShootSeed => {
+    const api = servers[side].guardedBy(requireClaim);
+    return { api, name: layout.seeds[side], namespace: new ShootNamespace(api, layout.namespace, epoch) };
+  };
   const at: Readonly<Record<Side, ShootSeed>> = {
     source: seedOf("source"),
     destination: seedOf("destination"),
@@ -104,7 +103,6 @@ export function createGardenerHosting(
       await claimNamespace(source, move, signal);
     },
     requireClaim,
-    awaitTakeover: async (signal) => await shoot.awaitTakeover(signal),
     async release(signal) {
       for (const side of [source, destination]) await releaseNamespace(side, move, signal);
       await shoot.release(signal);

@@ -3,7 +3,7 @@ import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge } from "../../kubernetes/converge.ts";
 import { list } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
-import { CLAIM, EPOCH, awaitTakeover, holderOf, missingEpoch } from "../claim.ts";
+import { CLAIM, holderOf, missingEpoch, raising } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import { IGNORE, LIVE_MIGRATE, garden, seedsOfGarden } from "./names.ts";
@@ -68,7 +68,7 @@ export class GardenShoot {
    * @throws ClaimedError
    */
   async claim(signal: AbortSignal): Promise<void> {
-    const { move } = this.#claim;
+    const { move, epoch } = this.#claim;
     const wanted = { [CLAIM]: move, [IGNORE]: "true", [LIVE_MIGRATE]: "true" };
     await converge<Shoot>(
       this.#api,
@@ -77,8 +77,9 @@ export class GardenShoot {
         const holder = holderOf(shoot);
         if (holder !== undefined && holder !== move) throw new ClaimedError(this.#what, holder);
         const { annotations = {} } = shoot.metadata;
+        const raised = missingEpoch(shoot, epoch, this.#what);
         const complete = Object.entries(wanted).every(([name, value]) => annotations[name] === value);
-        return complete ? undefined : { metadata: { annotations: wanted } };
+        return complete ? undefined : { metadata: { annotations: { ...raised, ...wanted } } };
       },
       signal,
     );
@@ -86,22 +87,11 @@ export class GardenShoot {
 
   /** @throws ClaimedError, SupersededError */
   async requireClaim(signal: AbortSignal): Promise<void> {
-    const { epoch } = this.#claim;
-    await converge<Shoot>(
-      this.#api,
-      this.#path,
-      (shoot) => {
-        this.#requireHeld(shoot);
-        const annotations = missingEpoch(shoot, epoch, this.#what);
-        return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
-      },
-      signal,
-    );
-  }
-
-  async awaitTakeover(signal: AbortSignal): Promise<void> {
-    const { project, shoot } = this.#layout;
-    await awaitTakeover(this.#api, { path: garden(project, "shoots"), name: shoot }, this.#claim, signal);
+    const change = (shoot: Shoot) => {
+      this.#requireHeld(shoot);
+      return raising(shoot, this.#claim.epoch, this.#what);
+    };
+    await converge<Shoot>(this.#api, this.#path, change, signal);
   }
 
   /**
@@ -116,13 +106,14 @@ export class GardenShoot {
       (shoot) => {
         const { spec, status } = shoot;
         if (holderOf(shoot) !== this.#claim.move) return undefined;
+        const raised = missingEpoch(shoot, this.#claim.epoch, this.#what);
         if (status?.seedName !== undefined && spec.seedName !== status.seedName) {
           throw new Error(
             `${this.#what} is bound to ${spec.seedName} but runs at ${status.seedName}: released now, it would be migrated with downtime`,
           );
         }
         return {
-          metadata: { annotations: { [CLAIM]: null, [EPOCH]: null, [IGNORE]: null, [LIVE_MIGRATE]: null } },
+          metadata: { annotations: { ...raised, [CLAIM]: null, [IGNORE]: null, [LIVE_MIGRATE]: null } },
         };
       },
       signal,
@@ -171,6 +162,7 @@ export class GardenShoot {
       this.#api,
       this.#path,
       (shoot) => {
+        this.#requireHeld(shoot);
         const all = shoot.status?.liveMigration?.conditions ?? [];
         if (all.some((known) => known.type === type && known.status === status)) return undefined;
         const now = new Date().toISOString();
@@ -261,9 +253,11 @@ export class GardenShoot {
     return found;
   }
 
+  /** @throws ClaimedError, SupersededError */
   #requireHeld(shoot: Shoot): void {
     const holder = holderOf(shoot);
     if (holder !== this.#claim.move) throw new ClaimedError(this.#what, holder ?? "nobody");
+    missingEpoch(shoot, this.#claim.epoch, this.#what);
   }
 
   get #what(): string {

@@ -4,6 +4,7 @@ import { query } from "../../dns/query.ts";
 import { readTsigKey } from "../../dns/tsig.ts";
 import { proveUpdatable, replaceAddresses } from "../../dns/update.ts";
 import type { UpdateOptions } from "../../dns/update.ts";
+import type { Permit } from "../../kubernetes/api-server.ts";
 import { addressTypeOf } from "../address-type.ts";
 import { RecordTakenError } from "../types.ts";
 import type { HostedDns } from "../types.ts";
@@ -17,7 +18,7 @@ export interface UpdatedZone {
 }
 
 /** A record that dynamic updates change (RFC 2136), signed with a key (RFC 8945). No seed answers for it. */
-export function updatedRecord({ servers, zone, tsig }: UpdatedZone, name: string): HostedDns {
+export function updatedRecord({ servers, zone, tsig }: UpdatedZone, name: string, permit: Permit): HostedDns {
   const optionsFor = async (values: readonly string[], signal: AbortSignal): Promise<UpdateOptions> => ({
     servers,
     zone,
@@ -43,7 +44,14 @@ export function updatedRecord({ servers, zone, tsig }: UpdatedZone, name: string
 
     async replace(from, to, signal) {
       try {
-        await replaceAddresses({ ...(await optionsFor(to.values, signal)), from: { values: from }, to });
+        const options = await optionsFor(to.values, signal);
+        // What an update compares is the record alone, which an undo makes what it was before.
+        await replaceAddresses({
+          ...options,
+          from: { values: from },
+          to,
+          permit: async () => await permit(signal),
+        });
       } catch (error) {
         if (!(error instanceof LostRaceError)) throw error;
         throw new RecordTakenError(`DNS server ${error.server}: ${name}`, from, error.found);

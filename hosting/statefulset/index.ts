@@ -1,14 +1,12 @@
-import { SupersededError } from "../../etcd/errors.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
-import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { converge } from "../../kubernetes/converge.ts";
-import { awaitObject, merge, removeObject } from "../../kubernetes/objects.ts";
-import type { KubeObject } from "../../kubernetes/objects.ts";
-import { CLAIM, EPOCH, awaitTakeover, holderOf, missingEpoch } from "../claim.ts";
+import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
+import { awaitObject, removeObject } from "../../kubernetes/objects.ts";
+import { CLAIM, EPOCH, holderOf } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
+import { NamespaceClaims } from "./claims.ts";
 import { fenceController, startController } from "./controllers.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 import {
@@ -25,7 +23,6 @@ import {
   stopMembers,
 } from "./members.ts";
 import { SeedNamespace } from "./seed.ts";
-import type { Attempt } from "./seed.ts";
 
 /** What this way of hosting must be told; names of objects in the control plane's namespace. */
 export interface StatefulSetLayout {
@@ -49,27 +46,30 @@ const REACHABLE_MS = 5_000;
 export function createStatefulSetHosting(
   seeds: Readonly<Record<Side, ApiServer>>,
   layout: StatefulSetLayout,
-  dns: HostedDns,
+  dns: (permit: Permit) => HostedDns,
   claim: Claim,
 ): Hosting {
   const { move, epoch } = claim;
-  const attempt: Attempt = {
-    epoch,
-    requireClaim: async (signal) => await requireClaim([source, destination], claim, signal),
+  const claims = new NamespaceClaims(layout.namespace, claim);
+  const requireClaim: Permit = async (signal) =>
+    await claims.require([seeds.source, seeds.destination], signal);
+  const seedOf = (side: Side, other: Side) => {
+    const permit: Permit = async (signal) => await claims.requireAt(seeds[side], seeds[other], signal);
+    return new SeedNamespace(seeds[side].guardedBy(permit), layout.namespace, epoch);
   };
   const at: Readonly<Record<Side, SeedNamespace>> = {
-    source: new SeedNamespace(seeds.source, layout.namespace, attempt),
-    destination: new SeedNamespace(seeds.destination, layout.namespace, attempt),
+    source: seedOf("source", "destination"),
+    destination: seedOf("destination", "source"),
   };
   const { source, destination } = at;
 
   return {
-    dns,
+    dns: dns(requireClaim),
     promotesByItself: false,
 
     async inspect(signal) {
       const refusals: string[] = [];
-      const here = await namespaceOf(source, signal);
+      const here = await claims.find(seeds.source, signal);
       if (here === undefined)
         refusals.push(
           `${source.api.name} has no namespace ${layout.namespace}: the control plane is not there`,
@@ -79,7 +79,7 @@ export function createStatefulSetHosting(
         refusals.push(
           `namespace ${layout.namespace} at ${source.api.name} is claimed by the move ${holder}: wait for its end`,
         );
-      if ((await namespaceOf(destination, signal)) !== undefined) {
+      if ((await claims.find(seeds.destination, signal)) !== undefined) {
         refusals.push(
           `namespace ${layout.namespace} is in use at ${destination.api.name}: delete what is left there, if nobody needs it`,
         );
@@ -123,36 +123,11 @@ export function createStatefulSetHosting(
     },
 
     async claim(signal) {
-      const namespace = await namespaceOf(source, signal);
-      if (namespace === undefined) throw new Error(`${source.api.name} has no namespace ${layout.namespace}`);
-      const holder = holderOf(namespace);
-      if (holder === move) return;
-      if (holder !== undefined) throw new ClaimedError(whatOf(source), holder);
-      const { resourceVersion } = namespace.metadata;
-      await merge(source.api, namespacePath(layout.namespace), {
-        metadata: { resourceVersion, annotations: { [CLAIM]: move } },
-      });
+      await claims.take(seeds.source, signal);
     },
-
-    requireClaim: attempt.requireClaim,
-
-    async awaitTakeover(signal) {
-      await Promise.race(
-        [source, destination].map(async ({ api, name }) => {
-          await awaitTakeover(api, { path: "/api/v1/namespaces", name }, claim, signal);
-        }),
-      );
-    },
-
+    requireClaim,
     async release(signal) {
-      for (const seed of [source, destination]) {
-        // Raised first: whoever still goes on has lost the claim before the epochs are forgotten.
-        if ((await raiseEpoch(seed, claim, signal)) !== move) continue;
-        await seed.forgetEpochs(signal);
-        await merge(seed.api, namespacePath(layout.namespace), {
-          metadata: { annotations: { [CLAIM]: null, [EPOCH]: null } },
-        });
-      }
+      for (const seed of [seeds.source, seeds.destination]) await claims.giveBack(seed, signal);
     },
 
     clientUrls: async (side, etcd, signal) => [
@@ -175,10 +150,7 @@ export function createStatefulSetHosting(
       await peerRoundTripMs(destination, etcd, ordinal, peers, signal),
 
     async carryOver(signal) {
-      const existing = await namespaceOf(destination, signal);
-      const holder = holderOf(existing);
-      if (existing !== undefined && holder !== move)
-        throw new ClaimedError(whatOf(destination), holder ?? "nobody");
+      const existing = await claims.findOwn(seeds.destination, signal);
       if (existing === undefined) {
         const body = {
           apiVersion: "v1",
@@ -190,8 +162,8 @@ export function createStatefulSetHosting(
       return await carryOver(source, destination, layout.name, signal);
     },
 
-    clearDestination: async (signal) => await removeNamespace(destination, move, signal),
-    clearSource: async (signal) => await removeNamespace(source, move, signal),
+    clearDestination: async (signal) => await removeNamespace(destination, claims, signal),
+    clearSource: async (signal) => await removeNamespace(source, claims, signal),
 
     async startApiServers(side, signal) {
       await at[side].start(layout.apiServer.deployment, signal);
@@ -244,60 +216,18 @@ async function either<T>(
   }
 }
 
-function whatOf({ name, api }: SeedNamespace): string {
-  return `namespace ${name} at ${api.name}`;
-}
-
 function namespacePath(name: string): string {
   return `/api/v1/namespaces/${name}`;
 }
 
-async function namespaceOf(
-  { api, name }: SeedNamespace,
-  signal: AbortSignal,
-): Promise<KubeObject | undefined> {
-  return await api.find<KubeObject>({ path: namespacePath(name), signal });
-}
-
-/** One seed's word is enough, so that a move can go on while the other is cut off or has been cleared. */
-async function requireClaim(
-  seeds: readonly SeedNamespace[],
-  claim: Claim,
+/** Only what this move holds is deleted, exactly as it was when that was seen; returns when it is gone. */
+async function removeNamespace(
+  seed: SeedNamespace,
+  claims: NamespaceClaims,
   signal: AbortSignal,
 ): Promise<void> {
-  const asked = await Promise.allSettled(seeds.map(async (seed) => await raiseEpoch(seed, claim, signal)));
-  const holders = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-  const errors = asked.flatMap((answer) => (answer.status === "rejected" ? [answer.reason as Error] : []));
-  const superseded = errors.find((error) => error instanceof SupersededError);
-  if (superseded) throw superseded;
-  const other = holders.find((holder) => holder !== undefined && holder !== claim.move);
-  if (other === undefined && holders.includes(claim.move)) return;
-  if (other === undefined && errors[0]) throw errors[0];
-  throw new ClaimedError(`namespace ${seeds[0]?.name}`, other ?? "nobody");
-}
-
-/** @returns the move that holds the namespace, if any; another's is left as it is. @throws SupersededError */
-async function raiseEpoch(
-  seed: SeedNamespace,
-  { move, epoch }: Claim,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(REACHABLE_MS)]);
-  if ((await namespaceOf(seed, limit)) === undefined) return undefined;
-  const change = (namespace: KubeObject) => {
-    if (holderOf(namespace) !== move) return undefined;
-    const annotations = missingEpoch(namespace, epoch, whatOf(seed));
-    return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
-  };
-  return holderOf(await converge(seed.api, namespacePath(seed.name), change, limit));
-}
-
-/** Only what this move holds is deleted, exactly as it was when that was seen; returns when it is gone. */
-async function removeNamespace(seed: SeedNamespace, move: string, signal: AbortSignal): Promise<void> {
-  const namespace = await namespaceOf(seed, signal);
+  const namespace = await claims.findOwn(seed.api, signal);
   if (namespace === undefined) return;
-  const holder = holderOf(namespace);
-  if (holder !== move) throw new ClaimedError(whatOf(seed), holder ?? "nobody");
   await removeObject(seed.api, namespacePath(seed.name), { preconditions: { uid: namespace.metadata.uid } });
   await awaitObject(
     seed.api,

@@ -237,7 +237,7 @@ export async function stopMembers(
   const workload = await seed.workload("statefulsets", etcd, signal);
   if (workload === undefined) return;
   const { replicas = 1, selector, template: _template } = workload.spec;
-  if (replicas > keep) await seed.scale("statefulsets", etcd, keep, signal);
+  await seed.scale("statefulsets", etcd, Math.min(replicas, keep), signal);
   const gone = (objects: readonly KubeObject[]) => {
     const left = objects.filter((pod) => ordinalOf(pod) >= keep);
     return left.length === 0 || `${names(left)} still there`;

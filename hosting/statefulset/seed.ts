@@ -1,8 +1,9 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge } from "../../kubernetes/converge.ts";
-import { awaitObject, awaitObjects, list, merge } from "../../kubernetes/objects.ts";
+import { awaitObject, awaitObjects, merge } from "../../kubernetes/objects.ts";
 import type { KubeObject, WaitOptions } from "../../kubernetes/objects.ts";
-import { EPOCH, missingEpoch } from "../claim.ts";
+import { missingEpoch } from "../claim.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 
 /** Of a Deployment or StatefulSet, as far as moves care. */
@@ -47,25 +48,17 @@ export type WorkloadKind = "deployments" | "statefulsets";
 /** How many replicas a workload had before the move scaled it down, kept beside it. */
 export const REPLICAS = "rehome.dev/replicas";
 
-/** The attempt that changes something in a namespace. */
-export interface Attempt {
-  readonly epoch: number;
-  /** @throws ClaimedError, SupersededError unless its move has the claim, and it is the newest. */
-  readonly requireClaim: (signal: AbortSignal) => Promise<void>;
-}
-
-const ONLOOKER: Attempt = { epoch: 0, requireClaim: async () => undefined };
-
 /** The namespace of one control plane in one seed. */
 export class SeedNamespace {
   readonly api: ApiServer;
   readonly name: string;
-  readonly #attempt: Attempt;
+  readonly #epoch: number;
 
-  constructor(api: ApiServer, namespace: string, attempt = ONLOOKER) {
+  /** @param epoch of the attempt that works there; none for those who only look. */
+  constructor(api: ApiServer, namespace: string, epoch = 0) {
     this.api = api;
     this.name = namespace;
-    this.#attempt = attempt;
+    this.#epoch = epoch;
   }
 
   core(resource: string): string {
@@ -87,7 +80,7 @@ export class SeedNamespace {
   /**
    * Asks for so many replicas and, when that is none, remembers how many there were. The epoch is written with it, even
    * where the number is right already, so that no earlier attempt scales the workload after.
-   * @returns the workload, or undefined when there is none. @throws ClaimedError, SupersededError
+   * @returns the workload, or undefined when there is none. @throws SupersededError
    */
   async scale(
     kind: WorkloadKind,
@@ -95,10 +88,12 @@ export class SeedNamespace {
     replicas: number,
     signal: AbortSignal,
   ): Promise<Workload | undefined> {
-    if ((await this.workload(kind, name, signal)) === undefined) return undefined;
-    // The epoch is forgotten with the claim, and then only the claim tells an attempt that the move is over.
-    await this.#attempt.requireClaim(signal);
-    return await this.change(kind, name, replicas, signal);
+    try {
+      return await this.change(kind, name, replicas, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    }
   }
 
   protected async change(
@@ -122,19 +117,9 @@ export class SeedNamespace {
     const before = String(spec.replicas ?? 1);
     const isStop = replicas === 0 && before !== "0" && metadata.annotations?.[REPLICAS] !== before;
     return {
-      ...missingEpoch(workload, this.#attempt.epoch, `${metadata.name} at ${this.api.name}`),
+      ...missingEpoch(workload, this.#epoch, `${metadata.name} at ${this.api.name}`),
       ...(isStop && { [REPLICAS]: before }),
     };
-  }
-
-  /** Takes the epochs off the workloads, at the end of a move. */
-  async forgetEpochs(signal: AbortSignal): Promise<void> {
-    for (const kind of ["deployments", "statefulsets"] as const) {
-      const path = this.workloads(kind);
-      const { items } = await list<Workload>(this.api, { path }, signal);
-      for (const { metadata } of items.filter((item) => item.metadata.annotations?.[EPOCH] !== undefined))
-        await merge(this.api, `${path}/${metadata.name}`, { metadata: { annotations: { [EPOCH]: null } } });
-    }
   }
 
   /**

@@ -1,8 +1,8 @@
-import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createControlPlaneActivities } from "../../../activities/control-plane/index.ts";
 import { SupersededError } from "../../../etcd/errors.ts";
 import { CLAIM, holderOf } from "../../../hosting/claim.ts";
+import type { Claim } from "../../../hosting/claim.ts";
+import type { Hosting } from "../../../hosting/types.ts";
 import { CONTROL_PLANE_PHASES } from "../../../inputs/control-plane-migration.ts";
 import type { KubeObject } from "../../../kubernetes/objects.ts";
 import { loadSites } from "../../../sites/sites.ts";
@@ -22,7 +22,6 @@ const some: readonly (typeof all)[number][] = [
   "HandOverControllers",
   "CommitQuorum",
 ];
-type Steps = ReturnType<typeof createControlPlaneActivities>;
 const gates = process.env["REHOME_CHAOS"] === "all" ? all : some;
 
 describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNot})` : ""}`, () => {
@@ -50,27 +49,44 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     const path = `/api/v1/namespaces/${seedNamespace}`;
     const holder = holderOf(await bed.testbed.seeds["seed-a"].api.json<KubeObject>({ path }));
     if (holder === undefined) throw new Error(`nobody has written ${CLAIM}`);
-    const subject = { move: holder, controlPlane, from: "seed-a", to: "seed-b" };
-    // One that was frozen before it began: it is refused at once.
-    await expect(attempt(1, "handOverControllers", subject)).rejects.toThrow(SupersededError);
-    // One that was cut off from Temporal alone, and would end the source's API servers when their clients are gone.
-    const waiting = attempt(Date.now(), "drainSourceApiServers", { ...subject, drainMs: 600_000 });
-    await Promise.all([expect(waiting).rejects.toThrow(SupersededError), abort(move)]);
+    const attemptAt = (epoch: number) => hostingOf(bed, { move: holder, epoch });
+
+    await expect(attemptAt(1).requireClaim(limit())).rejects.toThrow(SupersededError);
+    const begunAt = Date.now();
+    const stale = attemptAt(begunAt - 1);
+    await stale.requireClaim(limit());
+    await attemptAt(begunAt).requireClaim(limit());
+    for (const change of changesOf(stale)) await expect(change(limit())).rejects.toThrow(SupersededError);
+
+    await abort(move);
     expect((await failureOf(move.result())).type).toBe("Aborted");
+    // Now the claim is gone, or the undo has left its rank on what is to be changed.
+    for (const change of changesOf(stale))
+      await expect(change(limit())).rejects.toThrow(/claimed by the move nobody|a newer attempt/);
+    await expect(stale.claim(limit())).rejects.toThrow(SupersededError);
     await expectSettledIn(bed, "seed-a");
   });
-
-  /** Runs a step here, as a worker does that Temporal has given up. */
-  async function attempt<S extends "handOverControllers" | "drainSourceApiServers">(
-    epoch: number,
-    name: S,
-    input: Parameters<Steps[S]>[0],
-  ): Promise<unknown> {
-    const steps = createControlPlaneActivities(loadSites(bed.testbed.configFile).controlPlanes);
-    const environment = new MockActivityEnvironment(
-      { currentAttemptScheduledTimestampMs: epoch },
-      { client: bed.client },
-    );
-    return await environment.run(steps[name] as (given: typeof input) => Promise<unknown>, input);
-  }
 });
+
+function limit(): AbortSignal {
+  return AbortSignal.timeout(30_000);
+}
+
+function hostingOf(bed: ControlPlaneBed, claim: Claim): Hosting {
+  const ends = { source: "seed-a", destination: "seed-b" };
+  return loadSites(bed.testbed.configFile).controlPlanes.controlPlane(controlPlane, ends, claim).hosting;
+}
+
+/** What steps do to the source, which would hurt beside an undo, or after it. */
+function changesOf(hosting: Hosting): ((signal: AbortSignal) => Promise<unknown>)[] {
+  return [
+    async (signal) => await hosting.stopApiServers("source", signal),
+    async (signal) => await hosting.fenceControllers("source", signal),
+    async (signal) => await hosting.stopMembers("source", "etcd-main", 2, signal),
+    async (signal) => await hosting.clearSource(signal),
+    async (signal) => {
+      const { values } = await hosting.apiServerAddress("source", signal);
+      await hosting.dns.replace(values, { values: ["127.0.0.9"], ttlSeconds: 1 }, signal);
+    },
+  ];
+}
