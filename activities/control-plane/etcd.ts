@@ -100,10 +100,17 @@ export async function allEtcds<T>(
   input: Layouts,
   run: (etcd: StretchedEtcd) => Promise<T>,
 ): Promise<T[]> {
-  const ended = await Promise.allSettled(
-    input.layouts.map(async (layout) => await forEachEtcd(session, { ...input, layouts: [layout] }, run)),
+  const ended = await together(
+    input.layouts,
+    async (layout) => await forEachEtcd(session, { ...input, layouts: [layout] }, run),
   );
-  return ended.flatMap((result) => {
+  return ended.flat();
+}
+
+/** As `Promise.all`, but nothing goes on when it ends. @throws the first of their errors */
+export async function together<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
+  const ended = await Promise.allSettled(items.map(run));
+  return ended.map((result) => {
     if (result.status === "rejected") throw result.reason;
     return result.value;
   });

@@ -13,7 +13,7 @@ import { pause } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { checkExposedEtcds } from "./etcd-check.ts";
-import { allEtcds, refOf } from "./etcd.ts";
+import { allEtcds, together, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -59,7 +59,7 @@ export function createJoinActivities(sites: ControlPlaneSites): Steps {
         }
         await hosting.hidePeers(name, signal);
       };
-      await Promise.all(config.etcds.map(hide));
+      await together(config.etcds, hide);
     }),
 
     exposeDestinationPeers: step(sites, "CopySecrets", async ({ hosting, signal }, { layouts }) => {

@@ -1,33 +1,17 @@
 import type { ControlPlaneReport } from "../../activities/control-plane/types.ts";
 import type { ControlPlaneClientsResult } from "../control-plane/workload/conclusion.ts";
 import type { TunnelResult } from "../control-plane/workload/tunnel-pings.ts";
+import { commonReport, inWords } from "./common-report.ts";
+import type { CommonFacts, CommonReport } from "./common-report.ts";
 
-/** `.rehome/report.json` of this kind: what programs read. The first fields are the same for all kinds. */
-export interface ControlPlaneDemoReport {
-  readonly kind: "controlPlaneMigration";
-  readonly workflowId: string;
-  readonly uiUrl: string;
-  readonly verified: boolean;
-  readonly requests: number;
-  readonly failedRequests: number;
-  readonly lostWrites: number;
-  readonly longestGapMs: number;
-  readonly missedEvents: number;
-  readonly historyEvents: number;
-  readonly phases: ControlPlaneReport["phases"];
-  /** What was broken, in words; empty when all is well. */
-  readonly broken: readonly string[];
+/** `.rehome/report.json` of this kind. */
+export interface ControlPlaneDemoReport extends CommonReport<ControlPlaneReport> {
   readonly clients: ControlPlaneClientsResult;
   /** What got lost in the VPN, in order of the ends of the pings. */
   readonly tunnels: readonly TunnelResult[];
-  readonly move: ControlPlaneReport;
 }
 
-interface Facts {
-  readonly workflowId: string;
-  readonly uiUrl: string;
-  readonly historyEvents: number;
-  readonly move: ControlPlaneReport;
+interface Facts extends CommonFacts<ControlPlaneReport> {
   readonly clients: ControlPlaneClientsResult;
   readonly tunnels: readonly TunnelResult[];
   /** How often a controller found another instance of itself alive. */
@@ -35,25 +19,8 @@ interface Facts {
 }
 
 export function makeControlPlaneReport(facts: Facts): ControlPlaneDemoReport {
-  const { workflowId, uiUrl, historyEvents, move, clients, tunnels } = facts;
-  const { requests, failedRequests, lostWrites, longestGapMs, missedEvents } = clients;
-  return {
-    kind: move.kind,
-    workflowId,
-    uiUrl,
-    verified: move.verified,
-    requests,
-    failedRequests,
-    lostWrites,
-    longestGapMs,
-    missedEvents,
-    historyEvents,
-    phases: move.phases,
-    broken: brokenPromises(facts),
-    clients,
-    tunnels,
-    move,
-  };
+  const { clients, tunnels } = facts;
+  return { ...commonReport(facts, brokenPromises(facts)), clients, tunnels };
 }
 
 /** Which of rehome's promises the move has broken, as far as it, its clients and its controllers can tell. */
@@ -76,6 +43,6 @@ function brokenPromises({ move, clients, tunnels, doubled }: Facts): string[] {
   ];
   return [
     ...(move.verified ? [] : ["the members were not proven equal before the first was removed"]),
-    ...counts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`),
+    ...inWords(counts),
   ];
 }
