@@ -4,7 +4,7 @@ import type { ApiServer } from "./api-server.ts";
 import { merge } from "./objects.ts";
 import type { KubeObject } from "./objects.ts";
 
-const CONFLICTS = { attempts: 40, pauseMs: 50 };
+const CONFLICTS = { attempts: 200, pauseMs: 50 };
 
 /**
  * Does something again as long as others were faster (409): controllers write to the same objects all the time. Also
