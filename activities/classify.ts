@@ -12,7 +12,7 @@ import {
 } from "../etcd/membership/errors.ts";
 import { CompactedError, LockedError, SupersededError } from "../etcd/errors.ts";
 import { ClaimedError } from "../hosting/types.ts";
-import { ApiError } from "../kubernetes/api-server.ts";
+import { ApiError, UnpermittedError } from "../kubernetes/api-server.ts";
 import { FenceTakenError } from "../kubernetes/kcp/fence.ts";
 import { WaitError } from "../kubernetes/wait.ts";
 import { UnknownSiteError } from "../sites/unknown-site.ts";
@@ -48,6 +48,7 @@ function failureTypeOf(error: Error): FailureType {
   if (error instanceof UnknownSiteError) return "InvalidInput";
   if (error instanceof WaitError) return "Timeout";
   if (error instanceof ApiError) return typeOfStatus(error.status);
+  if (error instanceof UnpermittedError) return failureTypeOf(error.cause);
   const domain = typeOfDomain(error);
   if (domain) return domain;
   const code = "code" in error ? String(error.code) : "";

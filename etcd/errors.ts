@@ -15,7 +15,7 @@ export class CompactedError extends Error {
 export class SupersededError extends Error {
   override readonly name = "SupersededError";
   constructor(store: string) {
-    super(`${store}: a newer attempt of this move has taken over`);
+    super(`${store}: a newer attempt has taken over`);
   }
 }
 

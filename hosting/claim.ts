@@ -1,4 +1,5 @@
 import { SupersededError } from "../etcd/errors.ts";
+import type { Permit } from "../kubernetes/api-server.ts";
 import type { KubeObject } from "../kubernetes/objects.ts";
 
 /**
@@ -21,6 +22,19 @@ export const CLAIM = "rehome.dev/move";
  * is over, because an attempt of that move may still wake up.
  */
 export const EPOCH = "rehome.dev/epoch";
+
+/** A process that has slept for longer than this may have been given up meanwhile. */
+const FRESH_MS = 5_000;
+
+/** A permit that is asked for again when so much time has passed until its answer was read that it may be out of date. */
+export function fresh(permit: Permit): Permit {
+  return async (signal) => {
+    for (let askedAt = 0; Date.now() - askedAt > FRESH_MS;) {
+      askedAt = Date.now();
+      await permit(signal);
+    }
+  };
+}
 
 export function holderOf(object: KubeObject | undefined): string | undefined {
   return object?.metadata.annotations?.[CLAIM];

@@ -72,6 +72,16 @@ async function bodyOf(response: IncomingMessage): Promise<Answer> {
 
 class StaleConnectionError extends Error {}
 
+/** Whether a change is permitted could not be found out. It is no answer to the change: that was not asked for. */
+export class UnpermittedError extends Error {
+  override readonly name = "UnpermittedError";
+  override readonly cause: ApiError;
+  constructor(server: string, cause: ApiError) {
+    super(`nothing was asked of ${server}: ${cause.message}`);
+    this.cause = cause;
+  }
+}
+
 /** @throws Error when nothing may be changed. */
 export type Permit = (signal: AbortSignal) => Promise<void>;
 
@@ -124,7 +134,7 @@ export class ApiServer {
     const options = await this.#requestOptions();
     const timeout = AbortSignal.timeout(input.timeoutMs ?? 15_000);
     const signal = input.signal ? AbortSignal.any([timeout, input.signal]) : timeout;
-    if (input.method !== undefined && input.method !== "GET") await this.#permit?.(signal);
+    if (input.method !== undefined && input.method !== "GET") await this.#ask(signal);
     for (;;) {
       try {
         return await this.#send(input, { ...options, signal });
@@ -160,6 +170,14 @@ export class ApiServer {
     } finally {
       clearTimeout(late);
       stop.abort();
+    }
+  }
+
+  async #ask(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#permit?.(signal);
+    } catch (error) {
+      throw error instanceof ApiError ? new UnpermittedError(this.name, error) : error;
     }
   }
 

@@ -11,7 +11,7 @@ import { proveSameData } from "./api-servers.ts";
 import { allEtcds, forEachEtcd, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { startMember } from "./join.ts";
-import { apiOf, step } from "./session.ts";
+import { apiOf, beginning, step } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities, HashProof, StretchedSubject } from "./types.ts";
 
@@ -23,8 +23,9 @@ const EVEN_DEADLINE_MS = 30_000;
 /** From the first removal of a source member on there is no way back. Works also while the source is cut off. */
 export function createCommitActivities(sites: ControlPlaneSites): Steps {
   return {
-    commitQuorum: step(sites, "CommitQuorum", async (session, input) => {
+    commitQuorum: beginning(sites, "CommitQuorum", async (session, input) => {
       return await repeatedOnceCommitted(session, input, async () => {
+        await session.hosting.requireClaim(session.signal);
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => await prove(etcd));
         await allEtcds(session, input, toDestination);

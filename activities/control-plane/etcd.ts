@@ -1,3 +1,4 @@
+import { ApiError } from "../../kubernetes/api-server.ts";
 import { SupersededError } from "../../etcd/errors.ts";
 import { MembershipError } from "../../etcd/membership/errors.ts";
 import { ClaimedError } from "../../hosting/types.ts";
@@ -57,6 +58,7 @@ export async function openEtcd(
       await hosting.requireClaim(until);
     } catch (error) {
       if (error instanceof ClaimedError || error instanceof SupersededError) throw error;
+      if (error instanceof ApiError && error.status < 500 && error.status !== 429) throw error;
       until.throwIfAborted();
       // Asked again, like a member: a step must not end between two changes because a seed's API server is restarted.
       throw new MembershipError(cluster.name, "claim", "unreachable", (error as Error).message);

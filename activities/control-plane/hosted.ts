@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { ClaimedError } from "../../hosting/types.ts";
 import type { Side } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { apiOf, openControlPlane, step, undoStep } from "./session.ts";
@@ -37,7 +38,12 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
     copySecrets: step(sites, "CopySecrets", async ({ hosting, signal }) => await hosting.carryOver(signal)),
 
     clearDestinationSeed: undoStep(sites, "CopySecrets", async ({ hosting, signal }) => {
-      await hosting.clearDestination(signal);
+      try {
+        await hosting.clearDestination(signal);
+      } catch (error) {
+        // A namespace that somebody else has made meanwhile has nothing of the move.
+        if (!(error instanceof ClaimedError)) throw error;
+      }
     }),
 
     bridgeVpn: step(sites, "BridgeVPN", async (session, { side }) => {

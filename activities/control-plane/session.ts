@@ -40,11 +40,10 @@ export function step<I extends ControlPlaneSubject, O>(
   phase: string,
   run: (session: Session, input: I) => Promise<O>,
 ): (input: I) => Promise<O> {
-  return async (input) => {
-    using session = openSession(sites, phase, input);
+  return beginning(sites, phase, async (session, input) => {
     await session.hosting.requireClaim(session.signal);
     return await run(session, input);
-  };
+  });
 }
 
 /**
@@ -56,8 +55,7 @@ export function undoStep<I extends ControlPlaneSubject>(
   phase: string,
   run: (session: Session, input: I) => Promise<void>,
 ): (input: I) => Promise<void> {
-  return async (input) => {
-    using session = openSession(sites, phase, input);
+  return beginning(sites, phase, async (session, input) => {
     try {
       await session.hosting.requireClaim(session.signal);
     } catch (error) {
@@ -65,13 +63,25 @@ export function undoStep<I extends ControlPlaneSubject>(
       throw error;
     }
     await run(session, input);
+  });
+}
+
+/** As {@link step}; the claim is asked for by `run`, before anything else. */
+export function beginning<I extends ControlPlaneSubject, O>(
+  sites: ControlPlaneSites,
+  phase: string,
+  run: (session: Session, input: I) => Promise<O>,
+): (input: I) => Promise<O> {
+  return async (input) => {
+    const controlPlane = openControlPlane(sites, input);
+    using work = beginWork(phase);
+    return await run(sessionOf(controlPlane, work, input), input);
   };
 }
 
-function openSession(sites: ControlPlaneSites, phase: string, subject: ControlPlaneSubject): Session {
-  const work = beginWork(phase);
+function sessionOf(controlPlane: ControlPlane, work: Work, subject: ControlPlaneSubject): Session {
   return {
-    ...openControlPlane(sites, subject),
+    ...controlPlane,
     subject,
     signal: work.signal,
     tell: (figures) => work.tell(figures),

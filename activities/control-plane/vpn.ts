@@ -130,7 +130,8 @@ export async function moveClients(
 /** How its owner wants the Deployment to be rolled out, unless it is rolled out for something else by now. */
 function withOwnStrategy({ metadata, spec }: Deployment, moved: string): object | undefined {
   const kept = metadata.annotations?.[STRATEGY];
-  if (kept === undefined || spec.template.metadata?.annotations?.[MOVED] !== moved) return undefined;
+  const rolledOutFor = spec.template.metadata?.annotations?.[MOVED] ?? moved;
+  if (kept === undefined || rolledOutFor !== moved) return undefined;
   const strategy = { rollingUpdate: null, ...(JSON.parse(kept) as object) };
   return { metadata: { annotations: { [STRATEGY]: null } }, spec: { strategy } };
 }

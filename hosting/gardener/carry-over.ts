@@ -3,6 +3,7 @@ import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { apply } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { REPLICAS } from "../statefulset/seed.ts";
+import { EPOCH } from "../claim.ts";
 import type { CarriedOver } from "../types.ts";
 import { extensionOfSeed, seedsOfGarden } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
@@ -170,6 +171,10 @@ function workload({ spec = {}, metadata }: Carried): Plain {
 }
 
 function withoutServers(annotations: Readonly<Record<string, string>> = {}): Plain {
-  const own = ["deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration"];
+  const own = [
+    EPOCH,
+    "deployment.kubernetes.io/revision",
+    "kubectl.kubernetes.io/last-applied-configuration",
+  ];
   return Object.fromEntries(Object.entries(annotations).filter(([name]) => !own.includes(name)));
 }

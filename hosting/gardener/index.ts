@@ -1,5 +1,6 @@
-import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
+import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { startController } from "../statefulset/controllers.ts";
+import { fresh } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import type { Hosting, MemberAddress, Side } from "../types.ts";
 import { bucketOf, handOverBackups, takeSnapshot } from "./backups.ts";
@@ -40,7 +41,7 @@ export function createGardenerHosting(
 ): Hosting {
   const { move, epoch } = claim;
   const shoot = new GardenShoot(servers.garden, layout, claim);
-  const requireClaim: Permit = async (signal) => await shoot.requireClaim(signal);
+  const requireClaim = fresh(async (signal) => await shoot.requireClaim(signal));
   const garden = servers.garden.guardedBy(requireClaim);
   const seedOf = (side: Side): ShootSeed => {
     const api = servers[side].guardedBy(requireClaim);
@@ -104,7 +105,9 @@ export function createGardenerHosting(
     },
     requireClaim,
     async release(signal) {
-      for (const side of [source, destination]) await releaseNamespace(side, move, signal);
+      // Also where the Shoot's claim was taken off by hand.
+      for (const side of ["source", "destination"] as const)
+        await releaseNamespace({ ...at[side], api: servers[side] }, move, signal);
       await shoot.release(signal);
     },
 

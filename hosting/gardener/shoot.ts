@@ -79,7 +79,8 @@ export class GardenShoot {
         const { annotations = {} } = shoot.metadata;
         const raised = missingEpoch(shoot, epoch, this.#what);
         const complete = Object.entries(wanted).every(([name, value]) => annotations[name] === value);
-        return complete ? undefined : { metadata: { annotations: { ...raised, ...wanted } } };
+        const isDone = complete && Object.keys(raised).length === 0;
+        return isDone ? undefined : { metadata: { annotations: { ...raised, ...wanted } } };
       },
       signal,
     );
@@ -105,7 +106,10 @@ export class GardenShoot {
       this.#path,
       (shoot) => {
         const { spec, status } = shoot;
-        if (holderOf(shoot) !== this.#claim.move) return undefined;
+        const holder = holderOf(shoot);
+        // An attempt of this move that wakes up after its end must not take the claim.
+        if (holder === undefined) return raising(shoot, this.#claim.epoch, this.#what);
+        if (holder !== this.#claim.move) return undefined;
         const raised = missingEpoch(shoot, this.#claim.epoch, this.#what);
         if (status?.seedName !== undefined && spec.seedName !== status.seedName) {
           throw new Error(

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { apply, list } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { CarriedOver } from "../types.ts";
+import { EPOCH } from "../claim.ts";
 import { EXPOSED } from "./members.ts";
 import { REPLICAS } from "./seed.ts";
 import type { SeedNamespace } from "./seed.ts";
@@ -90,13 +91,16 @@ export async function carryOver(
     const path = (seed: SeedNamespace) => `${group}/namespaces/${seed.name}/${resource}`;
     const { items } = await list<Carried>(source.api, { path: path(source), labels }, signal);
     for (const item of items) {
+      objects++;
+      // What runs there already must not be stopped by an attempt that comes late.
+      const own = `${path(destination)}/${item.metadata.name}`;
+      if (adapt === workload && (await destination.api.find({ path: own, signal })) !== undefined) continue;
       await apply(destination.api, path(destination), {
         ...adapt(item),
         apiVersion,
         kind,
         metadata: metadata(item, destination.name),
       });
-      objects++;
     }
   }
   const [ours, theirs] = await Promise.all([
@@ -123,7 +127,11 @@ async function digestOf(seed: SeedNamespace, labels: Readonly<Record<string, str
 
 /** What the move has exposed at the source is what the destination is to have for good, so its mark stays behind. */
 function isKept(annotation: string): boolean {
-  return annotation !== EXPOSED && !/^(kubectl|deployment)\.kubernetes\.io\//.test(annotation);
+  return (
+    annotation !== EXPOSED &&
+    annotation !== EPOCH &&
+    !/^(kubectl|deployment)\.kubernetes\.io\//.test(annotation)
+  );
 }
 
 function metadata({ metadata: { name, labels, annotations = {} }, spec }: Carried, namespace: string) {

@@ -9,11 +9,14 @@ import { ClaimedError } from "../types.ts";
 const REACHABLE_MS = 5_000;
 /** So long a seed is waited for when the other has confirmed the claim. */
 const OTHER_SEED_MS = 1_000;
+/** In errors; no move has this for its id. */
+const NOBODY_HOLDS = "nobody";
 
 /** The claim of a control plane that no object above the seeds stands for: on its namespace, in each seed that has it. */
 export class NamespaceClaims {
   readonly #namespace: string;
   readonly #claim: Claim;
+  #isRaised = false;
 
   constructor(namespace: string, claim: Claim) {
     this.#namespace = namespace;
@@ -28,7 +31,7 @@ export class NamespaceClaims {
   async findOwn(seed: ApiServer, signal: AbortSignal): Promise<KubeObject | undefined> {
     const namespace = await this.find(seed, signal);
     const holder = holderOf(namespace);
-    if (namespace !== undefined && holder !== this.#claim.move) throw this.#refused(seed, holder);
+    if (namespace !== undefined && holder !== this.#claim.move) throw this.#refused(holder, seed);
     return namespace;
   }
 
@@ -37,7 +40,7 @@ export class NamespaceClaims {
     const { move, epoch } = this.#claim;
     const change = (namespace: KubeObject) => {
       const holder = holderOf(namespace);
-      if (holder !== undefined && holder !== move) throw this.#refused(seed, holder);
+      if (holder !== undefined && holder !== move) throw this.#refused(holder, seed);
       const annotations = { ...missingEpoch(namespace, epoch, this.#in(seed)), [CLAIM]: move };
       return holder === move && Object.keys(annotations).length === 1
         ? undefined
@@ -46,12 +49,19 @@ export class NamespaceClaims {
     await converge(seed, this.#path, change, signal);
   }
 
-  /** Gives the claim back where the move has it. @throws SupersededError */
-  async giveBack(seed: ApiServer, signal: AbortSignal): Promise<void> {
-    if ((await this.find(seed, signal)) === undefined) return;
+  /**
+   * Gives the claim back where the move has it.
+   * @param leaveEpoch leaves the epoch also where nobody has the claim, so that an attempt of this move which wakes up
+   *   after its end does not take it.
+   * @throws SupersededError
+   */
+  async giveBack(seed: ApiServer, leaveEpoch: boolean, signal: AbortSignal): Promise<void> {
     const { move, epoch } = this.#claim;
+    if ((await this.find(seed, signal)) === undefined) return;
     const change = (namespace: KubeObject) => {
-      if (holderOf(namespace) !== move) return undefined;
+      const holder = holderOf(namespace);
+      if (holder === undefined && leaveEpoch) return raising(namespace, epoch, this.#in(seed));
+      if (holder !== move) return undefined;
       return {
         metadata: { annotations: { ...missingEpoch(namespace, epoch, this.#in(seed)), [CLAIM]: null } },
       };
@@ -61,18 +71,22 @@ export class NamespaceClaims {
 
   /**
    * Raises the epoch in the seeds. One seed's word is enough, so that a move can go on while the other is cut off or has
-   * been cleared.
+   * been cleared; the first time the other is waited for all the same.
    * @throws ClaimedError, SupersededError
    */
   async require(seeds: readonly ApiServer[], signal: AbortSignal): Promise<void> {
     const { move } = this.#claim;
     const late = new AbortController();
     const limit = AbortSignal.any([signal, late.signal, AbortSignal.timeout(REACHABLE_MS)]);
+    const graceMs = this.#isRaised ? OTHER_SEED_MS : REACHABLE_MS;
     let timer: NodeJS.Timeout | undefined;
     const asked = await Promise.allSettled(
       seeds.map(async (seed) => {
-        const holder = await this.#raise(seed, limit);
-        if (holder === move) timer ??= setTimeout(() => late.abort(), OTHER_SEED_MS);
+        const holder = await this.#raise(seed, limit).catch((error: unknown) => {
+          signal.throwIfAborted();
+          throw limit.aborted ? new DOMException(`${seed.name} does not answer`, "TimeoutError") : error;
+        });
+        if (holder === move) timer ??= setTimeout(() => late.abort(), graceMs);
         return holder;
       }),
     );
@@ -81,32 +95,38 @@ export class NamespaceClaims {
     const errors = asked.flatMap((answer) => (answer.status === "rejected" ? [answer.reason as Error] : []));
     const superseded = errors.find((error) => error instanceof SupersededError);
     if (superseded) throw superseded;
-    const other = holders.find((holder) => holder !== undefined && holder !== move);
-    if (other === undefined && holders.includes(move)) return;
-    signal.throwIfAborted();
-    if (other === undefined && errors[0]) throw errors[0];
-    throw this.#refused(seeds[0]!, other);
+    this.#isRaised = holders.includes(move);
+    if (this.#isRaised) return;
+    const other = holders.findIndex((holder) => holder !== undefined);
+    if (other === -1 && errors[0]) throw errors[0];
+    throw this.#refused(holders[other]);
   }
 
-  /** The same right before a change in one seed, whose word counts most: the other is asked where it has none. */
+  /** The same right before a change in one seed, whose word counts: the other is asked where the namespace is not there. */
   async requireAt(seed: ApiServer, other: ApiServer, signal: AbortSignal): Promise<void> {
     const holder = await this.#raise(seed, signal);
     if (holder === this.#claim.move) return;
-    if (holder !== undefined) throw this.#refused(seed, holder);
+    if (holder !== undefined) throw this.#refused(holder, seed);
     await this.require([other], signal);
   }
 
-  #refused(seed: ApiServer, holder = "nobody"): ClaimedError {
-    return new ClaimedError(this.#in(seed), holder);
+  #refused(holder = NOBODY_HOLDS, seed?: ApiServer): ClaimedError {
+    const what = seed ? this.#in(seed) : `namespace ${this.#namespace}`;
+    return new ClaimedError(what, holder);
   }
 
-  /** @returns the move that holds the namespace, if any; another's is left as it is. @throws SupersededError */
+  /**
+   * @returns the move that holds the namespace, or that nobody does; undefined where there is none. Another's is left as
+   *   it is. @throws SupersededError
+   */
   async #raise(seed: ApiServer, signal: AbortSignal): Promise<string | undefined> {
     const { move, epoch } = this.#claim;
-    if ((await this.find(seed, signal)) === undefined) return undefined;
     const change = (namespace: KubeObject) =>
       holderOf(namespace) === move ? raising(namespace, epoch, this.#in(seed)) : undefined;
-    return holderOf(await converge(seed, this.#path, change, signal));
+    const found = await this.find(seed, signal);
+    if (found === undefined) return undefined;
+    const raised = change(found) === undefined ? found : await converge(seed, this.#path, change, signal);
+    return holderOf(raised) ?? NOBODY_HOLDS;
   }
 
   get #path(): string {

@@ -1,7 +1,7 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
 import { awaitObject, removeObject } from "../../kubernetes/objects.ts";
-import { CLAIM, EPOCH, holderOf } from "../claim.ts";
+import { CLAIM, EPOCH, fresh, holderOf } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
@@ -51,10 +51,11 @@ export function createStatefulSetHosting(
 ): Hosting {
   const { move, epoch } = claim;
   const claims = new NamespaceClaims(layout.namespace, claim);
-  const requireClaim: Permit = async (signal) =>
-    await claims.require([seeds.source, seeds.destination], signal);
+  const requireClaim = fresh(
+    async (signal) => await claims.require([seeds.source, seeds.destination], signal),
+  );
   const seedOf = (side: Side, other: Side) => {
-    const permit: Permit = async (signal) => await claims.requireAt(seeds[side], seeds[other], signal);
+    const permit = fresh(async (signal) => await claims.requireAt(seeds[side], seeds[other], signal));
     return new SeedNamespace(seeds[side].guardedBy(permit), layout.namespace, epoch);
   };
   const at: Readonly<Record<Side, SeedNamespace>> = {
@@ -127,7 +128,8 @@ export function createStatefulSetHosting(
     },
     requireClaim,
     async release(signal) {
-      for (const seed of [seeds.source, seeds.destination]) await claims.giveBack(seed, signal);
+      await claims.giveBack(seeds.source, true, signal);
+      await claims.giveBack(seeds.destination, false, signal);
     },
 
     clientUrls: async (side, etcd, signal) => [

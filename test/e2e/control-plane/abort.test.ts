@@ -5,9 +5,10 @@ import type { Claim } from "../../../hosting/claim.ts";
 import type { Hosting } from "../../../hosting/types.ts";
 import { CONTROL_PLANE_PHASES } from "../../../inputs/control-plane-migration.ts";
 import type { KubeObject } from "../../../kubernetes/objects.ts";
+import { pollUntil } from "../../../kubernetes/wait.ts";
 import { loadSites } from "../../../sites/sites.ts";
 import { controlPlane, seedNamespace } from "../../../testbed/control-plane/names.ts";
-import { abort, failureOf, untilGate } from "../harness/moves.ts";
+import { abort, approve, failureOf, untilGate } from "../harness/moves.ts";
 import { openBed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed } from "./bed.ts";
 import { startTo } from "./moves.ts";
@@ -39,6 +40,25 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     await abort(move);
     const { type } = await failureOf(move.result());
     expect(type).toBe("Aborted");
+    await expectSettledIn(bed, "seed-a");
+  });
+
+  test("is undone where somebody else has made the destination's namespace, which stays", async () => {
+    const gate = "CopySecrets";
+    const move = await startTo(bed, "seed-b", { gates: [gate] });
+    await untilGate(move, gate);
+    const { api } = bed.testbed.seeds["seed-b"];
+    const path = `/api/v1/namespaces/${seedNamespace}`;
+    const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: seedNamespace } };
+    await api.json({ method: "POST", path: "/api/v1/namespaces", body });
+    await approve(move, gate);
+    expect((await failureOf(move.result())).message).toContain("is claimed by the move nobody");
+    expect(holderOf(await api.json<KubeObject>({ path }))).toBeUndefined();
+    await api.json({ method: "DELETE", path });
+    await pollUntil("it is gone", async () => (await api.find({ path })) === undefined || "still there", {
+      everyMs: 100,
+      deadlineMs: 60_000,
+    });
     await expectSettledIn(bed, "seed-a");
   });
 
