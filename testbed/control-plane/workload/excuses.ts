@@ -10,7 +10,8 @@ export type Excuse = "cut" | "dropped";
  *
  * `dropped`: a write that came while etcd's leader handed over. A leader drops proposals from then on until there is a new
  * one (go.etcd.io/raft, `ErrProposalDropped`), those that other members have forwarded without a word; the member that
- * waits for it gives up after its request timeout.
+ * waits for it gives up after its request timeout. It names the leader only when none was elected again by then
+ * (etcd server/etcdserver/server.go, parseProposeCtxErr).
  * @returns undefined for a call that has no excuse
  */
 export function excuseOf({ protocol, call }: TimedCall): Excuse | undefined {
@@ -18,8 +19,7 @@ export function excuseOf({ protocol, call }: TimedCall): Excuse | undefined {
   const words = call.words ?? "";
   if (protocol === "http1" && call.status === 0 && /socket hang up|ECONNRESET|EPIPE/.test(words))
     return "cut";
-  const isDropped =
-    words.includes("possibly due to previous leader failure") || words.includes("proposal dropped");
+  const isDropped = words.includes("etcdserver: request timed out") || words.includes("proposal dropped");
   return call.status === 500 && isDropped ? "dropped" : undefined;
 }
 
