@@ -80,26 +80,25 @@ export class NamespaceClaims {
     const limit = AbortSignal.any([signal, late.signal, AbortSignal.timeout(REACHABLE_MS)]);
     const graceMs = this.#isRaised ? OTHER_SEED_MS : REACHABLE_MS;
     let timer: NodeJS.Timeout | undefined;
-    const asked = await Promise.allSettled(
-      seeds.map(async (seed) => {
-        const holder = await this.#raise(seed, limit).catch((error: unknown) => {
-          signal.throwIfAborted();
-          throw limit.aborted ? new DOMException(`${seed.name} does not answer`, "TimeoutError") : error;
-        });
+    const ask = async (seed: ApiServer) => {
+      try {
+        const holder = await this.#raise(seed, limit);
         if (holder === move) timer ??= setTimeout(() => late.abort(), graceMs);
         return holder;
-      }),
-    );
+      } catch (error) {
+        if (error instanceof SupersededError) throw error;
+        signal.throwIfAborted();
+        if (limit.aborted) return new DOMException(`${seed.name} does not answer`, "TimeoutError");
+        return error as Error;
+      }
+    };
+    const answers = await Promise.all(seeds.map(ask));
     clearTimeout(timer);
-    const holders = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-    const errors = asked.flatMap((answer) => (answer.status === "rejected" ? [answer.reason as Error] : []));
-    const superseded = errors.find((error) => error instanceof SupersededError);
-    if (superseded) throw superseded;
-    this.#isRaised = holders.includes(move);
+    this.#isRaised = answers.includes(move);
     if (this.#isRaised) return;
-    const other = holders.findIndex((holder) => holder !== undefined);
-    if (other === -1 && errors[0]) throw errors[0];
-    throw this.#refused(holders[other]);
+    // The first that has the namespace, or may have it, decides.
+    const first = answers.find((answer) => answer !== undefined);
+    throw first instanceof Error ? first : this.#refused(first);
   }
 
   /** The same right before a change in one seed, whose word counts: the other is asked where the namespace is not there. */
