@@ -88,7 +88,7 @@ const table: StepTable<ControlPlaneActivities> = {
     class: "wait",
     summary: (s) => `Bridge a tunnel to the VPN server of the ${s.side}, and probe it`,
   },
-  dismantleVpnBridge: { class: "wait", summary: (s) => `Undo: take the bridge to the ${s.side} away` },
+  dismantleVpnBridge: { class: "wait", summary: (s) => `Take the bridge to the ${s.side} away` },
   switchDns: {
     class: "wait",
     summary: (s) => `Point the DNS record to ${s.to} at every authoritative server`,

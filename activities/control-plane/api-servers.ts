@@ -49,9 +49,10 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       const { hosting, signal } = session;
       const started = performance.now();
       const longRunning = await awaitDrained(await apiOf(session, "source"), drainMs, signal);
+      const waitedMs = Math.round(performance.now() - started);
       await hosting.stopApiServers("source", signal);
       await awaitReady(await apiOf(session, "destination"), signal);
-      return { longRunning, waitedMs: Math.round(performance.now() - started) };
+      return { longRunning, waitedMs };
     }),
 
     restartSourceApiServers: undoStep(sites, "DrainSourceKubeAPIServer", async (session) => {

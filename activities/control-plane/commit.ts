@@ -57,7 +57,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         const { members } = await listMembers(etcd.cluster, session.signal);
         return members.map((member) => refOf(etcd.name, member));
       });
-      return { voters: voters.flat() };
+      return { voters: voters.flat().toSorted((a, b) => (a.member < b.member ? -1 : 1)) };
     }),
   };
 }

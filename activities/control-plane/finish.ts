@@ -1,3 +1,4 @@
+import { EPOCH } from "../../hosting/claim.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { setRecord } from "./dns.ts";
 import { proveSameData, removeProofs } from "./api-servers.ts";
@@ -29,7 +30,7 @@ export function createFinishActivities(
 ): Pick<ControlPlaneActivities, "cleanUpSource"> {
   return {
     cleanUpSource: step(sites, "CleanUpSource", async (session, input) => {
-      const { from, record } = input;
+      const { to, record } = input;
       const { hosting, api, config, signal } = session;
       // Nothing is cleaned at the source before the destination is proven to serve, by its name.
       await proveSameData(api, await apiOf(session, "destination"));
@@ -44,9 +45,7 @@ export function createFinishActivities(
       await removeReturned(session, input);
       // Moves that began before the workflow did this itself.
       if (input.keepsClaim !== true) await hosting.release(signal);
-      return [
-        `TTL of ${config.apiServer.dnsName}: ${record.ttlSeconds} s again, the source's namespace at ${from} is deleted`,
-      ];
+      return [`${EPOCH} on what bore the claim, and on workloads at ${to}: the rank of the last attempt`];
     }),
   };
 }

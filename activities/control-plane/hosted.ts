@@ -1,4 +1,4 @@
-import { performance } from "node:perf_hooks";
+import { activityInfo } from "@temporalio/activity";
 import { ClaimedError } from "../../hosting/types.ts";
 import type { Side } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
@@ -88,7 +88,7 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
 async function handOver(session: Session, from: Side, to: Side) {
   const { hosting, signal } = session;
   const stopped = await hosting.fenceControllers(from, signal);
-  const fencedAt = performance.now();
   await hosting.startControllers(to, signal);
-  return { stopped, withoutControllersMs: Math.round(performance.now() - fencedAt) };
+  // Since the step was ordered: an attempt before this one may have stopped them.
+  return { stopped, withoutControllersMs: Date.now() - activityInfo().scheduledTimestampMs };
 }

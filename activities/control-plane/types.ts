@@ -103,13 +103,14 @@ export interface Soaked {
 
 export interface HandedOver {
   readonly stopped: readonly StoppedController[];
-  /** From the proof that none ran at the source until all ran at the destination. */
+  /** At most so long none ran: from the order to stop those of the source until all ran at the destination. */
   readonly withoutControllersMs: number;
 }
 
 export interface Drained {
   /** Requests that were still running at the source when its API servers were told to end. */
   readonly longRunning: number;
+  /** How long they were waited for. */
   readonly waitedMs: number;
 }
 

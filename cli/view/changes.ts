@@ -131,7 +131,8 @@ function stepChanges(before: StepProgress | undefined, step: StepProgress, sight
     case "skipped":
       return [{ at: endedAt ?? sight.at, text: `${name} is not needed` }];
     case "done": {
-      return [{ at: endedAt ?? sight.at, text: `${name} done${took}${again}` }];
+      const what = sight.state?.dryRun === true ? "is planned" : `done${took}${again}`;
+      return [{ at: endedAt ?? sight.at, text: `${name} ${what}` }];
     }
     case "failed":
     case "stopped":

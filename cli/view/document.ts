@@ -24,7 +24,7 @@ function factLines(facts: readonly (readonly [string, unknown])[]): string[] {
 function sectionLines(name: string, value: object): string[] {
   const title = labelOf(name);
   if (!Array.isArray(value)) {
-    const body = documentLines(value as Record<string, unknown>);
+    const body = documentLines(withUnitOf(name, value as Record<string, unknown>));
     return body.length === 0
       ? [`${title}: none`]
       : [title, ...body.map((line) => (line === "" ? "" : `  ${line}`))];
@@ -32,6 +32,16 @@ function sectionLines(name: string, value: object): string[] {
   if (value.length === 0) return [`${title}: none`];
   if (value.every(isRecord)) return [title, ...rowLines(value).map((line) => `  ${line}`)];
   return [title, ...value.map((item) => `  - ${scalar(name, item)}`)];
+}
+
+/** The unit of parts that have names of their own, such as those of `evenMs`, is in the name of the whole. */
+function withUnitOf(name: string, parts: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(parts).map(([part, value]) => [
+      part,
+      typeof value === "number" && name.endsWith("Ms") ? duration(value) : value,
+    ]),
+  );
 }
 
 function rowLines(rows: readonly Readonly<Record<string, unknown>>[]): string[] {
@@ -62,7 +72,7 @@ function scalar(name: string, value: unknown): string {
     if (/(^ms|Ms)$/.test(name)) return duration(value);
     if (/(^b|B)ytes$/.test(name)) return byteSize(value);
     if (/(^at|At)$/.test(name) && value >= MOMENTS_FROM) return new Date(value).toISOString();
-    return count(value);
+    return name === "hash" ? String(value) : count(value);
   }
   return oneLine(typeof value === "string" ? value : JSON.stringify(value));
 }

@@ -7,6 +7,9 @@ import type { TunnelResult } from "../control-plane/workload/tunnel-pings.ts";
 import type { ControlPlaneDemoReport } from "./control-plane-report.ts";
 import { phases, row, title, verdict, zero } from "./report-text.ts";
 
+/** Failed requests that are told one by one. */
+const SHOWN = 10;
+
 /** The report as a person reads it. Pure. */
 export function controlPlaneLines(report: ControlPlaneDemoReport): Line[] {
   const { move, clients, broken, historyEvents, workflowId } = report;
@@ -24,7 +27,7 @@ export function controlPlaneLines(report: ControlPlaneDemoReport): Line[] {
     ...proxied(clients),
     ...title("History"),
     row("events", count(historyEvents), workflowId),
-    ...verdict(broken),
+    ...verdict(broken, clients.excused.cut + clients.excused.dropped),
   ];
 }
 
@@ -42,12 +45,12 @@ function proof({ committed, roundTripMs, handedOver, drained, voters }: ControlP
     row(
       "without controllers",
       duration(handedOver?.withoutControllersMs ?? 0),
-      "after those of the source were proven gone",
+      "at most, from the order to stop those of the source",
     ),
     row(
       "long requests at the drain",
       count(drained?.longRunning ?? 0),
-      "watches that were resumed elsewhere",
+      "watches and others of all clients, nodes and controllers, resumed elsewhere",
     ),
     row(
       "voters at the end",
@@ -86,12 +89,15 @@ function account(clients: ControlPlaneClientsResult): Line[] {
       `longest time between renewals ${duration(clients.leaseLongestMs)}`,
       clients.leaseLost ? "bad" : "good",
     ),
-    ...clients.failures.slice(0, 10).map((words): Line => [span(`  ${words}`, "bad")]),
+    ...clients.failures.slice(0, SHOWN).map((words): Line => [span(`  ${words}`, "bad")]),
+    ...(clients.failedRequests > SHOWN
+      ? [[span(`  and ${clients.failedRequests - SHOWN} more`, "bad")]]
+      : []),
   ];
 }
 
 function failedOf({ failedRequests, requests }: ProtocolResult): [value: string, detail: string, tone: Tone] {
-  return [count(failedRequests), `of ${count(requests)}, after client-go's retries`, zero(failedRequests)];
+  return [count(failedRequests), `of ${count(requests)}, after retries`, zero(failedRequests)];
 }
 
 function pinged(tunnels: readonly TunnelResult[]): Line[] {

@@ -8,6 +8,7 @@ import { inputFrom } from "../../cli/input.ts";
 import type { Hints } from "../../cli/view/hints.ts";
 import { failureLines } from "../../cli/view/report.ts";
 import type { Sight } from "../../cli/view/sight.ts";
+import { findProgram } from "../programs/find.ts";
 import { startControlPlaneTestbed } from "../control-plane.ts";
 import type { ControlPlaneTestbed } from "../control-plane.ts";
 import { apiServerName, controlPlane, seedNamespace, systemNamespace } from "../control-plane/names.ts";
@@ -65,11 +66,15 @@ export async function demonstrateControlPlane(options: DemoOptions): Promise<Dem
     const report = await withClient(await targetFrom({ config: configFile }), async (client) => {
       return await moveAndJudge({ ...options, testbed, clients, pings, client });
     });
-    const another = `npm run rehome -- start controlPlaneMigration --config ${configFile} --control-plane ${controlPlane} --to seed-a`;
+    const another = `npm run rehome -- start controlPlaneMigration --config ${configFile} --control-plane ${controlPlane} --to seed-a --input '${JSON.stringify(pace)}'`;
     return {
       report,
       lines: controlPlaneLines(report),
-      hints: { kubeconfig: `${shoot.kubeconfig} (${apiServerName})`, "another move": another },
+      hints: {
+        "Temporal's CLI": `${await findProgram("temporal")} workflow list --address ${testbed.temporal.address}`,
+        kubeconfig: `${shoot.kubeconfig} (only ${testbed.dns.servers.join(" and ")} know ${apiServerName})`,
+        "another move": another,
+      },
       servers: testbed.servers,
       stop: async () => await testbed.stop(),
     };

@@ -25,11 +25,13 @@ export function reportLines(report: DemoReport): Line[] {
   ];
 }
 
-export function verdict(broken: readonly string[]): Line[] {
+/** @param excused failed requests that no promise was made of */
+export function verdict(broken: readonly string[], excused = 0): Line[] {
+  const but = excused === 0 ? "" : ` ${count(excused)} of the requests failed, with the excuse above.`;
   return [
     [],
     broken.length === 0
-      ? [span("✔ Every promise was kept.", "good")]
+      ? [span(`✔ Every promise was kept.${but}`, "good")]
       : [span(`✘ ${broken.length} promises were broken:`, "bad")],
     ...broken.map((what): Line => [span(`  ${what}`, "bad")]),
   ];
