@@ -52,6 +52,10 @@ export function missingEpoch({ metadata }: KubeObject, epoch: number, where: str
 
 /** The patch that notes it. @throws SupersededError */
 export function raising(object: KubeObject, epoch: number, where: string): object | undefined {
-  const annotations = missingEpoch(object, epoch, where);
+  return noting(missingEpoch(object, epoch, where));
+}
+
+/** The patch that adds annotations; undefined where there are none to add. */
+export function noting(annotations: Readonly<Record<string, string>>): object | undefined {
   return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
 }

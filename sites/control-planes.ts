@@ -13,7 +13,10 @@ import type { ControlPlaneConfig, SeedConfig } from "./config-control-planes.ts"
 import type { SitesConfig } from "./config.ts";
 import { UnknownSiteError } from "./unknown-site.ts";
 
-/** A control plane as one move sees it: hosted in two seeds, and itself an API server with a name. */
+/**
+ * A control plane as one attempt of a move sees it: hosted in two seeds, and itself an API server with a name. Right
+ * before each change it is asked whether the attempt still holds the claim.
+ */
 export interface ControlPlane {
   readonly config: ControlPlaneConfig;
   readonly hosting: Hosting;
@@ -54,18 +57,19 @@ export class ControlPlaneSites {
     const { kubeconfig, context, apiServer } = config;
     const zone = this.#zoneOf(apiServer.dnsName);
     const lookup = zone && lookupAt(zone.servers);
+    const hosting = this.#hostingOf(name, config, seeds, claim);
+    const permit: Permit = async (signal) => await hosting.requireClaim(signal);
     return {
       config,
-      hosting: this.#hostingOf(name, config, seeds, claim),
+      hosting,
       zone,
-      api: new ApiServer(`control plane ${name}`, { kubeconfig, context, lookup }),
+      api: new ApiServer(`control plane ${name}`, { kubeconfig, context, lookup }, permit),
       apiAt: (url) =>
-        new ApiServer(`control plane ${name} at ${url}`, {
-          kubeconfig,
-          context,
-          server: url,
-          serverName: apiServer.dnsName,
-        }),
+        new ApiServer(
+          `control plane ${name} at ${url}`,
+          { kubeconfig, context, server: url, serverName: apiServer.dnsName },
+          permit,
+        ),
     };
   }
 

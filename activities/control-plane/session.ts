@@ -1,6 +1,6 @@
 import { activityInfo } from "@temporalio/activity";
 import { ClaimedError } from "../../hosting/types.ts";
-import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
+import type { ApiServer } from "../../kubernetes/api-server.ts";
 import type { ControlPlane, ControlPlaneSites } from "../../sites/control-planes.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -12,22 +12,15 @@ export interface Session extends ControlPlane, Work {
 }
 
 /**
- * The control plane for one attempt: right before each change it is asked whether the attempt still holds the claim.
- * Attempts are ranked by when Temporal scheduled them: one attempt of a step after the other, one step after the other,
- * undone ones included.
+ * The control plane for one attempt. Attempts are ranked by when Temporal scheduled them: one attempt of a step after the
+ * other, one step after the other, undone ones included.
  */
 export function openControlPlane(
   sites: ControlPlaneSites,
   { move, controlPlane, from, to }: ControlPlaneSubject,
 ): ControlPlane {
   const claim = { move, epoch: activityInfo().currentAttemptScheduledTimestampMs };
-  const found = sites.controlPlane(controlPlane, { source: from, destination: to }, claim);
-  const permit: Permit = async (signal) => await found.hosting.requireClaim(signal);
-  return {
-    ...found,
-    api: found.api.guardedBy(permit),
-    apiAt: (url) => found.apiAt(url).guardedBy(permit),
-  };
+  return sites.controlPlane(controlPlane, { source: from, destination: to }, claim);
 }
 
 /**

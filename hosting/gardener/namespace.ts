@@ -1,23 +1,15 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge, retryConflicts } from "../../kubernetes/converge.ts";
 import { merge } from "../../kubernetes/objects.ts";
+import { noting } from "../claim.ts";
 import { SeedNamespace } from "../statefulset/seed.ts";
-import type { Workload, WorkloadKind } from "../statefulset/seed.ts";
+import type { Workload } from "../statefulset/seed.ts";
 
 /** The namespace of a Shoot's control plane in one seed. Replicas are set by the subresource made for it. */
 export class ShootNamespace extends SeedNamespace {
   /** As in {@link SeedNamespace}; what is noted is written before the scale changes. */
-  protected override async change(
-    kind: WorkloadKind,
-    name: string,
-    replicas: number,
-    signal: AbortSignal,
-  ): Promise<Workload> {
-    const path = `${this.workloads(kind)}/${name}`;
-    const note = (workload: Workload) => {
-      const annotations = this.notesFor(workload, replicas);
-      return Object.keys(annotations).length === 0 ? undefined : { metadata: { annotations } };
-    };
+  protected override async change(path: string, replicas: number, signal: AbortSignal): Promise<Workload> {
+    const note = (workload: Workload) => noting(this.notesFor(workload, replicas));
     return await retryConflicts(async () => {
       const noted = await converge<Workload>(this.api, path, note, signal);
       if (noted.spec.replicas === replicas) return noted;

@@ -2,7 +2,7 @@ import { SupersededError } from "../../etcd/errors.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge } from "../../kubernetes/converge.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
-import { CLAIM, holderOf, missingEpoch, raising } from "../claim.ts";
+import { CLAIM, holderOf, missingEpoch, noting, raising } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 
@@ -41,10 +41,8 @@ export class NamespaceClaims {
     const change = (namespace: KubeObject) => {
       const holder = holderOf(namespace);
       if (holder !== undefined && holder !== move) throw this.#refused(holder, seed);
-      const annotations = { ...missingEpoch(namespace, epoch, this.#in(seed)), [CLAIM]: move };
-      return holder === move && Object.keys(annotations).length === 1
-        ? undefined
-        : { metadata: { annotations } };
+      const raised = missingEpoch(namespace, epoch, this.#in(seed));
+      return noting({ ...raised, ...(holder !== move && { [CLAIM]: move }) });
     };
     await converge(seed, this.#path, change, signal);
   }

@@ -89,20 +89,14 @@ export class SeedNamespace {
     signal: AbortSignal,
   ): Promise<Workload | undefined> {
     try {
-      return await this.change(kind, name, replicas, signal);
+      return await this.change(`${this.workloads(kind)}/${name}`, replicas, signal);
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return undefined;
       throw error;
     }
   }
 
-  protected async change(
-    kind: WorkloadKind,
-    name: string,
-    replicas: number,
-    signal: AbortSignal,
-  ): Promise<Workload> {
-    const path = `${this.workloads(kind)}/${name}`;
+  protected async change(path: string, replicas: number, signal: AbortSignal): Promise<Workload> {
     const change = (workload: Workload) => {
       const annotations = this.notesFor(workload, replicas);
       const isDone = workload.spec.replicas === replicas && Object.keys(annotations).length === 0;
