@@ -58,7 +58,8 @@ async function start(
   clients = await ControlPlaneClients.start({
     kubeconfig: bed.kubeconfig,
     dnsServers: dns.servers,
-    requestsPerSecond: 50,
+    requestsPerSecond: 25,
+    http1RequestsPerSecond: 25,
     watches: 10,
     namespace,
     ...options,
@@ -107,7 +108,7 @@ async function writeApart(
 
 describe("clients of a control plane", () => {
   it("notice nothing when their API server is taken out of DNS and then terminated", async () => {
-    const on = await start("moved", { requestsPerSecond: 100, watches: 50 });
+    const on = await start("moved", { requestsPerSecond: 50, http1RequestsPerSecond: 50, watches: 50 });
     await work(on, 300);
     await point(addresses[1]);
     await work(on, 300);

@@ -47,7 +47,7 @@ export async function demonstrateControlPlane(options: DemoOptions): Promise<Dem
     const { configFile, shoot } = testbed;
     await steps.step("a worker", async () => await startWorker(configFile, dir));
     const clients = await steps.step(
-      `clients, ${requestsPerSecond} requests a second, 50 watches`,
+      `clients, ${requestsPerSecond} requests a second over HTTP/2, ${requestsPerSecond / 5} over HTTP/1.1, 50 watches`,
       async () => {
         const started = await ControlPlaneClients.start({
           kubeconfig: shoot.kubeconfig,

@@ -28,7 +28,7 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
         kubeconfig: shoot.kubeconfig,
         dnsServers: dns.servers,
         namespace: `clients-to-${to}`,
-        requestsPerSecond: 40,
+        requestsPerSecond: 35,
         watches: 20,
       };
       const clients = await ControlPlaneClients.start(options);

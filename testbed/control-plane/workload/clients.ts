@@ -24,8 +24,10 @@ export interface ControlPlaneClientsOptions {
   readonly kubeconfig: string;
   /** Authoritative or caching servers as `127.0.0.1:5353`, or another way to resolve the name. */
   readonly dnsServers: readonly string[] | Resolve;
-  /** All kinds together, retries, watches, lease and pings not counted. Default 100. */
+  /** Over HTTP/2, as Kubernetes's own clients do; retries, watches, lease and pings not counted. Default 100. */
   readonly requestsPerSecond?: number;
+  /** Besides, over HTTP/1.1. Default a fifth of {@link requestsPerSecond}. */
+  readonly http1RequestsPerSecond?: number;
   /** Default 50. */
   readonly watches?: number;
   /** Made by the clients; nothing else is in it. Default `clients`. */
@@ -85,15 +87,20 @@ export class ControlPlaneClients {
 
   private constructor(endpoint: Endpoint, resolver: CachingResolver, options: ControlPlaneClientsOptions) {
     const { requestsPerSecond = 100, watches = 50, namespace = "clients", pingedPod } = options;
+    const { http1RequestsPerSecond = requestsPerSecond / 5 } = options;
     this.resolver = resolver;
     this.namespace = namespace;
     this.observer = openHttp1(endpoint);
     this.#leaseClient = new Http2Client(endpoint);
     this.lease = new LeaseHolder(this.#leaseClient, "clients", "clients-1");
     this.vpn = pingedPod === undefined ? undefined : new VpnProber(endpoint, pingedPod);
-    const share = requestsPerSecond / (protocols.length * programsPerProtocol);
-    for (let index = 0; index < protocols.length * programsPerProtocol; index += 1) {
-      this.#addProgram(endpoint, index, share);
+    const rates: Readonly<Record<Protocol, number>> = {
+      http1: http1RequestsPerSecond,
+      http2: requestsPerSecond,
+    };
+    for (let index = 0; index < programsPerProtocol; index += 1) {
+      // In turns, so that the next program, whose objects each one reads, speaks the other protocol.
+      for (const protocol of protocols) this.#addProgram(endpoint, protocol, rates[protocol]);
     }
     for (let index = 0; index < watches; index += 1) this.#addWatch(index);
   }
@@ -199,15 +206,14 @@ export class ControlPlaneClients {
     this.#delays.enable();
   }
 
-  #addProgram(endpoint: Endpoint, index: number, requestsPerSecond: number): void {
-    // In turns, so that the next program, whose objects each one reads, speaks the other protocol.
-    const protocol = protocols[index % protocols.length] as Protocol;
+  #addProgram(endpoint: Endpoint, protocol: Protocol, protocolPerSecond: number): void {
     const counting = countingConnections(endpoint, () => (this.connections[protocol] += 1));
     const server = protocol === "http1" ? openHttp1(counting) : new Http2Client(counting);
     this.#clients[protocol].push(server);
     const account = this.accounts[protocol];
     const { namespace } = this;
-    const group = `program-${index}`;
+    const group = `program-${this.programs.length}`;
+    const requestsPerSecond = protocolPerSecond / programsPerProtocol;
     this.programs.push(new Program({ group, namespace, server, account, requestsPerSecond }));
   }
 
