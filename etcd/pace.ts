@@ -5,15 +5,22 @@ const FEWEST = 4;
 const SLOW_MS = 20;
 const SLOW_TIMES = 3;
 const LESS = 0.7;
+/** For as many as may be under way while another is heard to wait. */
+const HALF = 0.5;
 
 /**
  * How many calls are under way at a store: as many as it answers quickly, 64 at most. A store that is busy answers none
  * of them sooner for being asked more at once; what grows is the queue that its own clients stand in as well. So, as TCP
  * does, the number rises by one a round and falls by a third when answers become slow. Slow is measured against the
  * quickest answer too, so a store that is far away is not taken for a busy one.
+ *
+ * A quick store may have a slow reader: an API server that watches it and has clients of its own. Who listens to that
+ * one tells how long it takes ({@link Pace.heed}), and the number stays below what it bears, one at least.
  */
 export class Pace {
   #limit = IN_FLIGHT / 4;
+  #borne = IN_FLIGHT;
+  #quickestHeededMs = Infinity;
   #underWay = 0;
   #quickestMs = Infinity;
   #fellAt = -Infinity;
@@ -27,7 +34,15 @@ export class Pace {
 
   /** How many may be under way at the moment. */
   get limit(): number {
-    return Math.floor(this.#limit);
+    return Math.floor(Math.min(this.#limit, this.#borne));
+  }
+
+  /** @param ms how long somebody else has waited for an answer; Infinity when there was none */
+  heed(ms: number): void {
+    this.#quickestHeededMs = Math.min(this.#quickestHeededMs, ms);
+    const isSlow = ms > Math.max(SLOW_MS, SLOW_TIMES * this.#quickestHeededMs);
+    this.#borne = isSlow ? Math.max(1, this.#borne * HALF) : Math.min(IN_FLIGHT, this.#borne + 1);
+    this.#admit();
   }
 
   /** Makes the call as soon as it may be made. */
@@ -40,8 +55,12 @@ export class Pace {
     } finally {
       this.#underWay -= 1;
       this.#learn(begun);
-      for (let free = this.limit - this.#underWay; free > 0; free--) this.#waiting.shift()?.();
+      this.#admit();
     }
+  }
+
+  #admit(): void {
+    for (let free = this.limit - this.#underWay; free > 0; free--) this.#waiting.shift()?.();
   }
 
   #learn(begun: number): void {

@@ -13,6 +13,7 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { warmUp } from "./custom-resources.ts";
+import { heeding } from "./heeding.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
 import { nameTooLarge } from "./too-large.ts";
@@ -134,12 +135,14 @@ async function copyEverything(session: Session, work: Work) {
     isEarly(family),
   );
   const total = await countAll(session, revision, ranges);
-  const copied = await copySnapshot({ store: from.store, revision }, writer, {
-    cluster,
-    stages: copyStages(ranges),
-    kinship: ({ value }) => kinshipOf(value),
-    signal: work.signal,
-    onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
+  const copied = await heeding(to, destination.pace, async () => {
+    return await copySnapshot({ store: from.store, revision }, writer, {
+      cluster,
+      stages: copyStages(ranges),
+      kinship: ({ value }) => kinshipOf(value),
+      signal: work.signal,
+      onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
+    });
   });
   const tombstones = await writeTombstones(from.store, writer, {
     cluster,
@@ -161,9 +164,11 @@ async function stayAhead({ from, to, destination, cluster, align }: Session, wor
   const [origin, at] = [await from.store.head(), Date.now()];
   const headroom = headroomFor(floor, origin, at);
   if (floor.revision >= origin + headroom / 2n) return false;
-  const { revision } = await layFloor(destination, origin + headroom, {
-    signal: work.signal,
-    onProgress: (done) => work.tell({ done, unit: "keys" }),
+  const { revision } = await heeding(to, destination.pace, async () => {
+    return await layFloor(destination, origin + headroom, {
+      signal: work.signal,
+      onProgress: (done) => work.tell({ done, unit: "keys" }),
+    });
   });
   await writeFloor(destination, { revision, origin, at });
   return true;

@@ -81,4 +81,43 @@ describe("the pace", () => {
     expect(results.filter(({ status }) => status === "rejected")).toHaveLength(100);
     expect(made.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, number) => number));
   });
+
+  it("falls while somebody else is heard to wait, to one call and no further, and rises again after", async () => {
+    const { pace } = await load({ perSecond: 8_000, leastMs: 0.5 }, 5_000);
+    pace.heed(5);
+    expect(pace.limit).toBe(IN_FLIGHT);
+    pace.heed(50);
+    expect(pace.limit).toBe(IN_FLIGHT / 2);
+    for (let times = 0; times < 20; times++) pace.heed(Infinity);
+    expect(pace.limit).toBe(1);
+    for (let times = 0; times < 9; times++) pace.heed(5);
+    expect(pace.limit).toBe(10);
+  });
+
+  it("does not take somebody who is always far away for one who waits", async () => {
+    const { pace } = await load({ perSecond: 8_000, leastMs: 0.5 }, 5_000);
+    for (const ms of [80, 90, 80, 100]) pace.heed(ms);
+    expect(pace.limit).toBe(IN_FLIGHT);
+  });
+
+  it("makes waiting calls as soon as nobody else waits any more", async () => {
+    const pace = new Pace();
+    pace.heed(1);
+    for (let times = 0; times < 20; times++) pace.heed(1_000);
+    const { promise: end, resolve } = Promise.withResolvers<void>();
+    let begun = 0;
+    const calls = Array.from({ length: 3 }, async () => {
+      await pace.run(async () => {
+        begun += 1;
+        await end;
+      });
+    });
+    await turn();
+    expect(begun).toBe(1);
+    pace.heed(1);
+    await turn();
+    expect(begun).toBe(2);
+    resolve();
+    await Promise.all(calls);
+  });
 });
