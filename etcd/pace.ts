@@ -1,3 +1,5 @@
+import { setTimeout as delay } from "node:timers/promises";
+
 /** Calls under way at most: enough to keep a store busy that has nothing else to do. */
 export const IN_FLIGHT = 64;
 const FEWEST = 4;
@@ -7,6 +9,8 @@ const SLOW_TIMES = 3;
 const LESS = 0.7;
 /** For as many as may be under way while another is heard to wait. */
 const HALF = 0.5;
+/** A tenth of a call: one that is followed by a rest of nine times as long. */
+const LEAST = 0.1;
 
 /**
  * How many calls are under way at a store: as many as it answers quickly, 64 at most. A store that is busy answers none
@@ -15,11 +19,12 @@ const HALF = 0.5;
  * quickest answer too, so a store that is far away is not taken for a busy one.
  *
  * A quick store may have a slow reader: an API server that watches it and has clients of its own. Who listens to that
- * one tells how long it takes ({@link Pace.heed}), and the number stays below what it bears, one at least.
+ * one tells how long it takes ({@link Pace.heed}), and the number stays below what it bears.
  */
 export class Pace {
   #limit = IN_FLIGHT / 4;
-  #borne = IN_FLIGHT;
+  /** Undefined until somebody is heeded. */
+  #borne: number | undefined;
   #quickestHeededMs = Infinity;
   #underWay = 0;
   #quickestMs = Infinity;
@@ -34,14 +39,24 @@ export class Pace {
 
   /** How many may be under way at the moment. */
   get limit(): number {
-    return Math.floor(Math.min(this.#limit, this.#borne));
+    return Math.max(1, Math.floor(Math.min(this.#limit, this.#borne ?? IN_FLIGHT)));
   }
 
-  /** @param ms how long somebody else has waited for an answer; Infinity when there was none */
+  /**
+   * Begins with the least: what comes at once, a slow reader has to get through long after it was heeded.
+   * @param ms how long somebody else has waited for an answer; Infinity when there was none
+   */
   heed(ms: number): void {
     this.#quickestHeededMs = Math.min(this.#quickestHeededMs, ms);
     const isSlow = ms > Math.max(SLOW_MS, SLOW_TIMES * this.#quickestHeededMs);
-    this.#borne = isSlow ? Math.max(1, this.#borne * HALF) : Math.min(IN_FLIGHT, this.#borne + 1);
+    const borne = this.#borne ?? LEAST;
+    this.#borne = isSlow ? Math.max(LEAST, borne * HALF) : Math.min(IN_FLIGHT, borne + Math.min(1, borne));
+    this.#admit();
+  }
+
+  /** From now on only the store's own answers count. */
+  heedNobody(): void {
+    this.#borne = undefined;
     this.#admit();
   }
 
@@ -53,14 +68,20 @@ export class Pace {
     try {
       return await call();
     } finally {
-      this.#underWay -= 1;
       this.#learn(begun);
+      await this.#rest(this.#now() - begun);
+      this.#underWay -= 1;
       this.#admit();
     }
   }
 
   #admit(): void {
     for (let free = this.limit - this.#underWay; free > 0; free--) this.#waiting.shift()?.();
+  }
+
+  /** Less than one call under way is one now and then. */
+  async #rest(ms: number): Promise<void> {
+    if (this.#borne !== undefined && this.#borne < 1) await delay(ms / this.#borne - ms);
   }
 
   #learn(begun: number): void {

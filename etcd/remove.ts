@@ -40,7 +40,7 @@ export async function removeKeys(token: Token, options: RemoveOptions): Promise<
       if (!last) break;
       const begun = performance.now();
       await forEachConcurrently(entries, AT_ONCE, async (entry) => {
-        if (await token.pace.run(async () => await removeKey(token, entry, options))) deleted += 1;
+        if (await removeKey(token, entry, options)) deleted += 1;
       });
       options.onProgress?.(deleted);
       start = successor(last.key);

@@ -4,7 +4,6 @@ import type { LateWrites } from "../../etcd/late.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { remove, when } from "../../etcd/store.ts";
-import type { Entry } from "../../etcd/store.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import {
@@ -22,7 +21,6 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { isDeleted, isGone } from "./deleted.ts";
-import { heeding } from "./heeding.ts";
 import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { Cleaned, LogicalClusterActivities } from "./types.ts";
@@ -224,21 +222,18 @@ async function removeTheRest(
   let lateWrites = late.carried + conflicts.size;
   const ranges = cleanupOrder(await rangesOf(from.store, cluster));
   const total = ranges.reduce((sum, { keys }) => sum + keys, 0);
-  const onLate = async (entry: Pick<Entry, "key" | "modRevision">) => {
-    const conflict = await settleLateWrite(from.store, destination, entry, { found: late, drainedAt });
-    if (!conflict) return true;
-    if (!conflicts.has(conflict.key)) lateWrites += 1;
-    conflicts.set(conflict.key, conflict);
-    return false;
-  };
-  const deleted = await heeding(from, origin.pace, async () => {
-    return await removeKeys(origin, {
-      ranges,
-      unchangedSince: drainedAt,
-      signal: work.signal,
-      onLate,
-      onProgress: (done) => work.tell({ done, total, unit: "keys" }),
-    });
+  const deleted = await removeKeys(origin, {
+    ranges,
+    unchangedSince: drainedAt,
+    signal: work.signal,
+    onLate: async (entry) => {
+      const conflict = await settleLateWrite(from.store, destination, entry, { found: late, drainedAt });
+      if (!conflict) return true;
+      if (!conflicts.has(conflict.key)) lateWrites += 1;
+      conflicts.set(conflict.key, conflict);
+      return false;
+    },
+    onProgress: (done) => work.tell({ done, total, unit: "keys" }),
   });
   return { deleted, lateWrites, conflicts: [...conflicts.values()], historyLost: late.historyLost };
 }

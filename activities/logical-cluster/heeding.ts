@@ -13,25 +13,31 @@ const path = clusterPath("*", "/api/v1/namespaces?limit=1");
 /**
  * Runs what writes many keys to a shard's store, and keeps it to a pace at which the shard's API server serves its own
  * tenants quickly. That server reads every key for its caches, and is busy long before its store is: measured were 359 ms
- * for a tenant's request where the store answered within 20.
+ * for a tenant's request where the store answered within 20 (docs/benchmarks.md, bystanders).
  */
 export async function heeding<T>(shard: Shard, pace: Pace, run: () => Promise<T>): Promise<T> {
   const over = new AbortController();
+  pace.heed(await longestWait(shard.replicas, over.signal));
   const listening = listen(shard.replicas, pace, over.signal);
   try {
     return await run();
   } finally {
     over.abort();
     await listening;
+    pace.heedNobody();
   }
 }
 
 async function listen(replicas: readonly ApiServer[], pace: Pace, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    const waits = await Promise.all(replicas.map(async (replica) => await waitAt(replica, signal)));
-    if (!signal.aborted) pace.heed(Math.max(...waits));
     await delay(LISTEN_EVERY_MS, undefined, { signal }).catch(() => undefined);
+    const ms = await longestWait(replicas, signal);
+    if (!signal.aborted) pace.heed(ms);
   }
+}
+
+async function longestWait(replicas: readonly ApiServer[], signal: AbortSignal): Promise<number> {
+  return Math.max(...(await Promise.all(replicas.map(async (replica) => await waitAt(replica, signal)))));
 }
 
 /** @returns ms until the answer, Infinity when there was none or no good one. */

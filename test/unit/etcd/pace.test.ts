@@ -1,4 +1,4 @@
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as turn, setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { IN_FLIGHT, Pace } from "../../../etcd/pace.ts";
 
@@ -82,28 +82,42 @@ describe("the pace", () => {
     expect(made.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, number) => number));
   });
 
-  it("falls while somebody else is heard to wait, to one call and no further, and rises again after", async () => {
+  it("begins low where somebody else is heeded, rises while nobody waits, and falls when somebody does", async () => {
     const { pace } = await load({ perSecond: 8_000, leastMs: 0.5 }, 5_000);
     pace.heed(5);
+    expect(pace.limit).toBe(1);
+    for (let times = 0; times < 100; times++) pace.heed(5);
     expect(pace.limit).toBe(IN_FLIGHT);
     pace.heed(50);
     expect(pace.limit).toBe(IN_FLIGHT / 2);
     for (let times = 0; times < 20; times++) pace.heed(Infinity);
     expect(pace.limit).toBe(1);
-    for (let times = 0; times < 9; times++) pace.heed(5);
-    expect(pace.limit).toBe(10);
+    pace.heedNobody();
+    expect(pace.limit).toBe(IN_FLIGHT);
   });
 
   it("does not take somebody who is always far away for one who waits", async () => {
     const { pace } = await load({ perSecond: 8_000, leastMs: 0.5 }, 5_000);
-    for (const ms of [80, 90, 80, 100]) pace.heed(ms);
+    for (let times = 0; times < 100; times++) pace.heed(80 + (times % 3) * 10);
     expect(pace.limit).toBe(IN_FLIGHT);
+  });
+
+  it("rests after each call while somebody waits however few there are, and comes to an end", async () => {
+    const pace = new Pace();
+    pace.heed(1);
+    for (let times = 0; times < 20; times++) pace.heed(1_000);
+    const [callMs, calls] = [5, 3];
+    const begun = performance.now();
+    await Promise.all(
+      Array.from({ length: calls }, async () => await pace.run(async () => await delay(callMs))),
+    );
+    // A tenth of the time is the calls'; timers may be a millisecond early.
+    expect(performance.now() - begun).toBeGreaterThan(9 * calls * (callMs - 1));
   });
 
   it("makes waiting calls as soon as nobody else waits any more", async () => {
     const pace = new Pace();
-    pace.heed(1);
-    for (let times = 0; times < 20; times++) pace.heed(1_000);
+    for (let times = 0; times < 4; times++) pace.heed(1);
     const { promise: end, resolve } = Promise.withResolvers<void>();
     let begun = 0;
     const calls = Array.from({ length: 3 }, async () => {
