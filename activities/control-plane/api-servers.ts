@@ -7,6 +7,7 @@ import { selectors } from "../../kubernetes/objects.ts";
 import { pause, pollUntil } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { releaseWrites } from "./hold.ts";
 import { apiOf, step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities } from "./types.ts";
@@ -57,7 +58,9 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
 
     restartSourceApiServers: undoStep(sites, "DrainSourceKubeAPIServer", async (session) => {
       await session.hosting.startApiServers("source", session.signal);
-      await awaitReady(await apiOf(session, "source"), session.signal);
+      const source = await apiOf(session, "source");
+      await awaitReady(source, session.signal);
+      await releaseWrites(source);
     }),
   };
 }

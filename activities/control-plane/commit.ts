@@ -3,13 +3,14 @@ import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
 import { moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
 import { awaitInSync } from "../../etcd/membership/sync.ts";
-import type { Wait } from "../../etcd/membership/types.ts";
+import type { MemberId, Wait } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { proveSameData } from "./api-servers.ts";
-import { allEtcds, forEachEtcd, refOf } from "./etcd.ts";
+import { allEtcds, forEachEtcd, refOf, together, withAllEtcds } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
+import { releaseWrites, withWritesHeld } from "./hold.ts";
 import { startMember } from "./join.ts";
 import { apiOf, beginning, step } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -28,13 +29,16 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         await session.hosting.requireClaim(session.signal);
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => await prove(etcd));
-        await allEtcds(session, input, toDestination);
+        const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
           return await replaceFirst(session, etcd, input);
         });
+        // Of an attempt that died before it could.
+        await releaseWrites(await apiOf(session, "destination"));
         return {
           proofs: replaced.map(({ proof }) => proof),
           evenMs: Object.fromEntries(replaced.map(({ proof, evenMs }) => [proof.etcd, evenMs])),
+          ...(heldMs !== undefined && { writesHeldMs: heldMs }),
           committedAt: Date.now(),
         };
       });
@@ -131,17 +135,43 @@ async function keepOut({ hosting, signal }: Session, etcd: StretchedEtcd, ordina
   await removeAt(etcd, etcd.layout.source[ordinal]!);
 }
 
+/**
+ * Makes voters of the destination the leaders of all etcds while no write comes: an etcd whose leader hands over drops those
+ * that other members forward to it, and does not tell (docs/adr/0009).
+ * @returns for how long writes waited in the API servers, in ms
+ */
+async function handOverLeaders(session: Session, input: StretchedSubject): Promise<number | undefined> {
+  return await withAllEtcds(session, input, async (etcds) => {
+    const heirs = await together(etcds, async (etcd) => ({ etcd, heir: await heirOf(etcd) }));
+    const handOver = async () => {
+      await together(heirs, async ({ etcd, heir }) => {
+        if (heir !== undefined) await moveLeader(etcd.cluster, heir, etcd.wait);
+      });
+    };
+    if (heirs.every(({ heir }) => heir === undefined)) return undefined;
+    const api = await apiOf(session, "destination");
+    const stores = etcds.map(({ cluster }) => cluster);
+    return await withWritesHeld(api, stores, session.signal, handOver);
+  });
+}
+
 /** Makes a voter of the destination the leader, unless one is. */
 async function toDestination(etcd: StretchedEtcd): Promise<void> {
-  if (await leadsAtDestination(etcd)) return;
+  const heir = await heirOf(etcd);
+  if (heir !== undefined) await moveLeader(etcd.cluster, heir, etcd.wait);
+}
+
+/** The voter that is to lead; undefined when one of the destination does. */
+async function heirOf(etcd: StretchedEtcd): Promise<MemberId | undefined> {
+  if (await leadsAtDestination(etcd)) return undefined;
   const { members, leader } = await etcd.survey();
   const voters = members.filter(
     ({ site, learner, healthy }) => site === "destination" && !learner && healthy,
   );
-  if (voters.some(({ id }) => id === leader)) return;
+  if (voters.some(({ id }) => id === leader)) return undefined;
   const [heir] = voters;
   if (heir === undefined) throw new Error(`${etcd.cluster.name} has no healthy voter at the destination`);
-  await moveLeader(etcd.cluster, heir.id, etcd.wait);
+  return heir.id;
 }
 
 /** Does not wait for members that are silent, as a survey does. */

@@ -109,6 +109,18 @@ export async function allEtcds<T>(
   return ended.flat();
 }
 
+/** Runs once, with all etcds at hand. */
+export async function withAllEtcds<T>(
+  session: Session,
+  { layouts, maxLagRevisions }: Layouts,
+  run: (etcds: readonly StretchedEtcd[]) => Promise<T>,
+): Promise<T> {
+  using opened = new DisposableStack();
+  const etcds: StretchedEtcd[] = [];
+  for (const layout of layouts) etcds.push(opened.use(await openEtcd(session, layout, maxLagRevisions)));
+  return await run(etcds);
+}
+
 /** As `Promise.all`, but nothing goes on when it ends. @throws the first of their errors */
 export async function together<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
   const ended = await Promise.allSettled(items.map(run));

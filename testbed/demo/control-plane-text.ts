@@ -41,6 +41,11 @@ function proof({ committed, roundTripMs, handedOver, drained, voters }: ControlP
     ...Object.entries(committed?.evenMs ?? {}).map(([etcd, ms]) =>
       row(`even number of voters, ${etcd}`, duration(ms), "neither seed could have gone on alone"),
     ),
+    row(
+      "writes held",
+      duration(committed?.writesHeldMs ?? 0),
+      "each waited a second at most while the leaders were handed over",
+    ),
     row("round trip between the seeds", `${roundTripMs ?? 0} ms`, "as etcd measures it"),
     row(
       "without controllers",

@@ -22,6 +22,15 @@ const lockFolder = "/run/rehome-testbed";
 const namespaceFolder = "/run/netns";
 
 /**
+ * What is sent to nobody's address (RFC 5737) gets lost, as on the Internet, and is not refused: the operator has no such
+ * hardware address.
+ */
+const toNobody = [
+  `route replace 192.0.2.1 dev ${operatorDevice}`,
+  `neighbor replace 192.0.2.1 lladdr 02:00:00:00:00:01 nud permanent dev ${operatorDevice}`,
+];
+
+/**
  * Three places ({@link placeNames}), each a network namespace of its own, with a
  * wire between any two of them and a link from each to the operator, which is
  * this machine's own network. Nothing else connects them. It is taken away with
@@ -95,7 +104,7 @@ export class Network {
 
   async mendOperator(name: PlaceName): Promise<void> {
     // The route to the operator belongs to the address, so it comes back with the link.
-    await ip([`link set ${operatorDevice} up`], this.places[name].namespace);
+    await ip([`link set ${operatorDevice} up`, ...toNobody], this.places[name].namespace);
   }
 
   /** Takes everything away, and ends whatever still runs in the places. */
@@ -142,6 +151,7 @@ async function makeNamespace(place: Place): Promise<void> {
       `address add ${address}/32 dev lo`,
       `address add ${address} peer ${operatorAddress} dev ${operatorDevice}`,
       `link set ${operatorDevice} up`,
+      ...toNobody,
       // Where a Service's address is translated on its way out, the kernel wants a route to it before.
       `route add ${subnet} dev lo src ${address}`,
     ],

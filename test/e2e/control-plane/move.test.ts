@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, test, vi } from "vitest";
+import { withWritesHeld } from "../../../activities/control-plane/hold.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
@@ -14,6 +15,32 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
   });
   afterAll(async () => {
     await bed?.close();
+  });
+
+  it("holds writes for a second when nobody ends the hold, refuses none, and does not hold reads", async () => {
+    const api = bed.testbed.apiAt(bed.testbed.addresses.apiServer);
+    const path = "/api/v1/namespaces/default/configmaps";
+    await api.json({ method: "POST", path, body: { metadata: { name: "held" } } });
+    const read = async () => await api.json({ path: `${path}/held` });
+    const write = async () => {
+      const begun = performance.now();
+      await api.json({ method: "PATCH", path: `${path}/held`, body: { data: { at: String(begun) } } });
+      return performance.now() - begun;
+    };
+    const isHeld = async (wanted: boolean) => {
+      await vi.waitFor(async () => expect((await write()) >= 1_000).toBe(wanted), { timeout: 30_000 });
+    };
+    const { signal } = new AbortController();
+    const heldMs = await withWritesHeld(api, [], signal, async () => {
+      await isHeld(true);
+      await Promise.all([write(), write(), write()]);
+      const first = await Promise.race([write().then(() => "write"), read().then(() => "read")]);
+      expect(first).toBe("read");
+      // What another attempt finds it ends, and does without.
+      expect(await withWritesHeld(api, [], signal, async () => undefined)).toBeUndefined();
+      await isHeld(false);
+    });
+    expect(heldMs).toBeGreaterThan(1_000);
   });
 
   test.each<[string, SeedName, number]>([
@@ -39,6 +66,7 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
 
       expect(report).toMatchObject({ from: otherSeed(to), to, verified: true });
       expect(report.roundTripMs).toBeGreaterThan(rtt * 0.8);
+      expect(report.committed?.writesHeldMs).toBeGreaterThan(0);
       expect(report.committed?.proofs.map(({ members }) => members)).toEqual([6, 6]);
       expectUnharmed(result);
       expect(result.requests).toBeGreaterThan(500);
