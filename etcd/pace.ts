@@ -9,8 +9,10 @@ const SLOW_TIMES = 3;
 const LESS = 0.7;
 /** For as many as may be under way while another is heard to wait. */
 const HALF = 0.5;
-/** A tenth of a call: one that is followed by a rest of nine times as long. */
-const LEAST = 0.1;
+/** A quarter of a call: one that is followed by a rest of three times as long, */
+const LEAST = 0.25;
+/** but not longer than this. */
+const LONGEST_REST_MS = 1_000;
 
 /**
  * How many calls are under way at a store: as many as it answers quickly, 64 at most. A store that is busy answers none
@@ -44,7 +46,7 @@ export class Pace {
 
   /**
    * Begins with the least: what comes at once, a slow reader has to get through long after it was heeded.
-   * @param ms how long somebody else has waited for an answer; Infinity when there was none
+   * @param ms how long somebody else has waited for an answer
    */
   heed(ms: number): void {
     this.#quickestHeededMs = Math.min(this.#quickestHeededMs, ms);
@@ -66,10 +68,10 @@ export class Pace {
     this.#underWay += 1;
     const begun = this.#now();
     try {
-      return await call();
-    } finally {
-      this.#learn(begun);
+      const answer = await call().finally(() => this.#learn(begun));
       await this.#rest(this.#now() - begun);
+      return answer;
+    } finally {
       this.#underWay -= 1;
       this.#admit();
     }
@@ -81,7 +83,8 @@ export class Pace {
 
   /** Less than one call under way is one now and then. */
   async #rest(ms: number): Promise<void> {
-    if (this.#borne !== undefined && this.#borne < 1) await delay(ms / this.#borne - ms);
+    if (this.#borne === undefined || this.#borne >= 1) return;
+    await delay(Math.min(LONGEST_REST_MS, ms / this.#borne - ms));
   }
 
   #learn(begun: number): void {

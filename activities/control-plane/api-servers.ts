@@ -58,9 +58,8 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
 
     restartSourceApiServers: undoStep(sites, "DrainSourceKubeAPIServer", async (session) => {
       await session.hosting.startApiServers("source", session.signal);
-      const source = await apiOf(session, "source");
-      await awaitReady(source, session.signal);
-      await releaseWrites(source);
+      await awaitReady(await apiOf(session, "source"), session.signal);
+      await releaseWrites(await apiOf(session, "source", "unguarded"), session.signal);
     }),
   };
 }

@@ -10,7 +10,7 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { proveSameData } from "./api-servers.ts";
 import { allEtcds, forEachEtcd, refOf, together, withAllEtcds } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
-import { releaseWrites, withWritesHeld } from "./hold.ts";
+import { releaseQuickly, releaseWrites, withWritesHeld } from "./hold.ts";
 import { startMember } from "./join.ts";
 import { apiOf, beginning, step } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -27,14 +27,14 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
     commitQuorum: beginning(sites, "CommitQuorum", async (session, input) => {
       return await repeatedOnceCommitted(session, input, async () => {
         await session.hosting.requireClaim(session.signal);
+        // Of an attempt that died before it could.
+        await releaseQuickly(await apiOf(session, "destination", "unguarded"));
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => await prove(etcd));
         const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
           return await replaceFirst(session, etcd, input);
         });
-        // Of an attempt that died before it could.
-        await releaseWrites(await apiOf(session, "destination"));
         return {
           proofs: replaced.map(({ proof }) => proof),
           evenMs: Object.fromEntries(replaced.map(({ proof, evenMs }) => [proof.etcd, evenMs])),
@@ -46,6 +46,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
 
     removeSourcePeers: step(sites, "RemoveSourcePeers", async (session, input) => {
       const api = await apiOf(session, "destination");
+      await releaseWrites(await apiOf(session, "destination", "unguarded"), session.signal);
       const voters = await allEtcds(session, input, async (etcd) => {
         let allAnswer = true;
         for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
@@ -138,7 +139,7 @@ async function keepOut({ hosting, signal }: Session, etcd: StretchedEtcd, ordina
 /**
  * Makes voters of the destination the leaders of all etcds while no write comes: an etcd whose leader hands over drops those
  * that other members forward to it, and does not tell (docs/adr/0009).
- * @returns for how long writes waited in the API servers, in ms
+ * @returns for how long API servers were told to let writes wait, in ms
  */
 async function handOverLeaders(session: Session, input: StretchedSubject): Promise<number | undefined> {
   return await withAllEtcds(session, input, async (etcds) => {
@@ -149,9 +150,12 @@ async function handOverLeaders(session: Session, input: StretchedSubject): Promi
       });
     };
     if (heirs.every(({ heir }) => heir === undefined)) return undefined;
-    const api = await apiOf(session, "destination");
     const stores = etcds.map(({ cluster }) => cluster);
-    return await withWritesHeld(api, stores, session.signal, handOver);
+    const apis = {
+      api: await apiOf(session, "destination"),
+      unguarded: await apiOf(session, "destination", "unguarded"),
+    };
+    return await withWritesHeld(apis, stores, session.signal, handOver);
   });
 }
 

@@ -1,7 +1,6 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { EtcdCluster } from "../../etcd/membership/cluster.ts";
-import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { removeObject } from "../../kubernetes/objects.ts";
 import { pause, pollUntil } from "../../kubernetes/wait.ts";
 
 const CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -16,7 +15,7 @@ const RELEASE = { everyMs: 200, deadlineMs: 60_000 };
 
 /**
  * A webhook that nobody answers: an API server lets each write wait for it until its timeout, and then pass, since its
- * failure is ignored. So a write is late by a second and never refused, whatever becomes of who made it. Reviews of access
+ * failure is ignored. So a write is late by a second and not refused, whatever becomes of who made it. Reviews of access
  * are stored nowhere and do not wait; nor do webhooks themselves, which no webhook is asked about.
  */
 const hold = {
@@ -50,48 +49,74 @@ const hold = {
   ],
 };
 
+/** The control plane's API for what is harmless at any time, whoever asks for it: ending a hold. */
+export type Unguarded = Pick<ApiServer, "request" | "name">;
+
 /**
- * Runs `run` while no write comes to the control plane's etcd: those that clients send wait in the API servers, for a
- * second, which `run` should not exceed. Where the API server takes no such object, `run` runs without.
+ * Runs `run` while no write comes to the control plane's etcd: those that clients send wait in the API servers. The hold
+ * lasts until `run` has ended, and a second at most: then the first writes that waited go on. It is a courtesy to clients,
+ * so where it cannot be had, `run` runs without.
  * @param stores whose writes are waited for
- * @returns for how long writes were held, in ms; undefined where they could not be
+ * @returns for how long API servers were told to let writes wait, in ms; undefined where they were not
  */
 export async function withWritesHeld(
-  api: ApiServer,
+  { api, unguarded }: { readonly api: ApiServer; readonly unguarded: Unguarded },
   stores: readonly EtcdCluster[],
   signal: AbortSignal,
   run: () => Promise<unknown>,
 ): Promise<number | undefined> {
   const begun = performance.now();
-  const isHeld = await holdWrites(api, signal);
+  if (!(await holdWrites(api, signal))) {
+    // One of an attempt that died, or one whose answer was lost.
+    await releaseQuickly(unguarded);
+    await run();
+    return undefined;
+  }
+  const ended = new AbortController();
+  const released = delay(HOLD_SECONDS * 1_000, undefined, { signal: ended.signal })
+    .catch(() => undefined)
+    .then(async () => {
+      await releaseQuickly(unguarded);
+      return Math.round(performance.now() - begun);
+    });
   try {
-    if (isHeld) await Promise.all(stores.map(async (store) => await awaitQuiet(store, signal)));
+    const quiet = stores.map(async (store) => await awaitQuiet(store, signal));
+    await Promise.allSettled(quiet);
+    signal.throwIfAborted();
     await run();
   } finally {
-    if (isHeld) await releaseWrites(api);
+    ended.abort();
+    await released;
   }
-  return isHeld ? Math.round(performance.now() - begun) : undefined;
+  return await released;
 }
 
-/** Ends a hold, of a worker that has died too. Nothing need be done where there is none. */
-export async function releaseWrites(api: ApiServer): Promise<void> {
+/** Ends a hold, of a worker that has died too, as far as it can be done at once. */
+export async function releaseQuickly(api: Unguarded): Promise<void> {
+  await release(api).catch(() => undefined);
+}
+
+/**
+ * Ends a hold, of a worker that has died too. Nothing need be done where there is none, or where rehome may not make one.
+ * @throws WaitError when the API server does not answer
+ */
+export async function releaseWrites(api: Unguarded, signal: AbortSignal): Promise<void> {
   const released = async () => {
-    await removeObject(api, `${CONFIGURATIONS}/${NAME}`);
-    return true as const;
+    const { status } = await release(api);
+    return status < 500 && status !== 429 ? true : `${status}`;
   };
-  await pollUntil(`writes at ${api.name} wait no more`, released, RELEASE);
+  await pollUntil(`writes at ${api.name} wait no more`, released, { ...RELEASE, signal });
+}
+
+async function release(api: Unguarded) {
+  return await api.request({ method: "DELETE", path: `${CONFIGURATIONS}/${NAME}`, timeoutMs: 2_000 });
 }
 
 async function holdWrites(api: ApiServer, signal: AbortSignal): Promise<boolean> {
-  try {
-    await api.json({ method: "POST", path: CONFIGURATIONS, body: hold, signal });
-    return true;
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status >= 500) throw error;
-    // One of an attempt that died: writes that it has made late come at any time.
-    if (error.reason === "AlreadyExists") await releaseWrites(api);
-    return false;
-  }
+  const asked = api.request({ method: "POST", path: CONFIGURATIONS, body: hold, timeoutMs: 2_000, signal });
+  const answer = await asked.catch(() => undefined);
+  signal.throwIfAborted();
+  return answer?.status === 201;
 }
 
 /** Until what the API servers had let in before has come to the store. */

@@ -86,6 +86,7 @@ function sessionOf(controlPlane: ControlPlane, work: Work, subject: ControlPlane
 export async function apiOf(
   { hosting, apiAt, signal }: Session,
   side: "source" | "destination",
+  guard?: "unguarded",
 ): Promise<ApiServer> {
-  return apiAt((await hosting.apiServerAddress(side, signal)).url);
+  return apiAt((await hosting.apiServerAddress(side, signal)).url, guard);
 }

@@ -118,7 +118,7 @@ export interface Committed {
   readonly proofs: readonly HashProof[];
   /** How long each etcd had an even number of voters, in ms. */
   readonly evenMs: Readonly<Record<string, number>>;
-  /** For how long clients' writes waited in the API servers while leaders were handed over, in ms; absent: they did not. */
+  /** For how long API servers were told to let writes wait, while leaders were handed over, in ms; absent: they were not. */
   readonly writesHeldMs?: number;
   readonly committedAt: number;
 }

@@ -135,20 +135,17 @@ async function copyEverything(session: Session, work: Work) {
     isEarly(family),
   );
   const total = await countAll(session, revision, ranges);
-  const copied = await heeding(to, destination.pace, async () => {
-    return await copySnapshot({ store: from.store, revision }, writer, {
+  const { signal } = work;
+  const [copied, tombstones] = await heeding(to, destination.pace, async () => [
+    await copySnapshot({ store: from.store, revision }, writer, {
       cluster,
       stages: copyStages(ranges),
       kinship: ({ value }) => kinshipOf(value),
-      signal: work.signal,
+      signal,
       onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
-    });
-  });
-  const tombstones = await writeTombstones(from.store, writer, {
-    cluster,
-    until: revision,
-    signal: work.signal,
-  });
+    }),
+    await writeTombstones(from.store, writer, { cluster, until: revision, signal }),
+  ]);
   const seededCrds = await seedBoundCrds(session, work.signal);
   await writePosition(destination, revision);
   return { revision: String(revision), ...copied, tombstones, seededCrds };
@@ -164,11 +161,10 @@ async function stayAhead({ from, to, destination, cluster, align }: Session, wor
   const [origin, at] = [await from.store.head(), Date.now()];
   const headroom = headroomFor(floor, origin, at);
   if (floor.revision >= origin + headroom / 2n) return false;
-  const { revision } = await heeding(to, destination.pace, async () => {
-    return await layFloor(destination, origin + headroom, {
-      signal: work.signal,
-      onProgress: (done) => work.tell({ done, unit: "keys" }),
-    });
+  // As fast as can be, whoever waits: while keys are written again the origin counts on.
+  const { revision } = await layFloor(destination, origin + headroom, {
+    signal: work.signal,
+    onProgress: (done) => work.tell({ done, unit: "keys" }),
   });
   await writeFloor(destination, { revision, origin, at });
   return true;

@@ -43,8 +43,8 @@ function proof({ committed, roundTripMs, handedOver, drained, voters }: ControlP
     ),
     row(
       "writes held",
-      duration(committed?.writesHeldMs ?? 0),
-      "each waited a second at most while the leaders were handed over",
+      committed?.writesHeldMs === undefined ? "no" : duration(committed.writesHeldMs),
+      "while etcd's leaders were handed over",
     ),
     row("round trip between the seeds", `${roundTripMs ?? 0} ms`, "as etcd measures it"),
     row(

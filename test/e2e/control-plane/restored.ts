@@ -1,5 +1,11 @@
 import { expect } from "vitest";
-import type { V1Deployment, V1Namespace, V1ObjectMeta, V1Service } from "@kubernetes/client-node";
+import type {
+  V1Deployment,
+  V1Namespace,
+  V1ObjectMeta,
+  V1Service,
+  V1ValidatingWebhookConfiguration,
+} from "@kubernetes/client-node";
 import { parseServer } from "../../../dns/names.ts";
 import { query } from "../../../dns/query.ts";
 import { EtcdCluster } from "../../../etcd/membership/cluster.ts";
@@ -8,6 +14,7 @@ import type { Member } from "../../../etcd/membership/types.ts";
 import { EPOCH } from "../../../hosting/claim.ts";
 import { credentialsOf } from "../../../hosting/statefulset/members.ts";
 import { SeedNamespace } from "../../../hosting/statefulset/seed.ts";
+import type { ApiServer } from "../../../kubernetes/api-server.ts";
 import { list } from "../../../kubernetes/objects.ts";
 import {
   apiServerName,
@@ -75,6 +82,15 @@ export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Pro
     labels: { "rehome.dev/proof": "true" },
   });
   expect(proofs.items).toEqual([]);
+  expect(await holdsAt(api)).toEqual([]);
+}
+
+/** What lets writes of the control plane wait. */
+export async function holdsAt(api: ApiServer): Promise<readonly (string | undefined)[]> {
+  const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+  return (await list<V1ValidatingWebhookConfiguration>(api, { path })).items.map(
+    ({ metadata }) => metadata?.name,
+  );
 }
 
 /** What a move has left on an object; the rank of the last attempt stays, so that none of before acts on it. */
