@@ -8,7 +8,8 @@ export type Excuse = "cut" | "dropped";
  * `cut`: a write on a kept HTTP/1.1 connection that met the end of its server. HTTP/1.1 has no GOAWAY, so that this
  * happens whoever ends the server.
  *
- * `dropped`: a write that came while etcd's leader handed over. A leader drops proposals from then on until there is a new
+ * `dropped`: a write that came to etcd while its leader handed over, although writes are held then: the hand-over took
+ * longer, or they could not be held (docs/adr/0009). A leader drops proposals from then on until there is a new
  * one (go.etcd.io/raft, `ErrProposalDropped`), those that other members have forwarded without a word; the member that
  * waits for it gives up after its request timeout. It names the leader only when none was elected again by then
  * (etcd server/etcdserver/server.go, parseProposeCtxErr).
