@@ -50,9 +50,10 @@ export class Pace {
    */
   heed(ms: number): void {
     this.#quickestHeededMs = Math.min(this.#quickestHeededMs, ms);
-    const isSlow = ms > Math.max(SLOW_MS, SLOW_TIMES * this.#quickestHeededMs);
     const borne = this.#borne ?? LEAST;
-    this.#borne = isSlow ? Math.max(LEAST, borne * HALF) : Math.min(IN_FLIGHT, borne + Math.min(1, borne));
+    this.#borne = isSlow(ms, this.#quickestHeededMs)
+      ? Math.max(LEAST, borne * HALF)
+      : Math.min(IN_FLIGHT, borne + Math.min(1, borne));
     this.#admit();
   }
 
@@ -91,7 +92,7 @@ export class Pace {
     const now = this.#now();
     const ms = now - begun;
     this.#quickestMs = Math.min(this.#quickestMs, ms);
-    if (ms <= Math.max(SLOW_MS, SLOW_TIMES * this.#quickestMs)) {
+    if (!isSlow(ms, this.#quickestMs)) {
       this.#limit = Math.min(IN_FLIGHT, this.#limit + 1 / this.#limit);
     } else if (begun >= this.#fellAt) {
       // Only calls that were begun under the present limit tell of it.
@@ -99,4 +100,8 @@ export class Pace {
       this.#fellAt = now;
     }
   }
+}
+
+function isSlow(ms: number, quickestMs: number): boolean {
+  return ms > Math.max(SLOW_MS, SLOW_TIMES * quickestMs);
 }

@@ -33,6 +33,8 @@ export interface RequestInput {
   readonly contentType?: string;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
+  /** It harms nobody, whoever sends it and whenever: no permit is asked for. */
+  readonly isHarmless?: boolean;
 }
 
 /** An answer that is not a 2xx, in the words of the API server's Status where it sent one. */
@@ -134,7 +136,8 @@ export class ApiServer {
     const options = await this.#requestOptions();
     const timeout = AbortSignal.timeout(input.timeoutMs ?? 15_000);
     const signal = input.signal ? AbortSignal.any([timeout, input.signal]) : timeout;
-    if (input.method !== undefined && input.method !== "GET") await this.#ask(signal);
+    const isChange = input.method !== undefined && input.method !== "GET";
+    if (isChange && input.isHarmless !== true) await this.#ask(signal);
     for (;;) {
       try {
         return await this.#send(input, { ...options, signal });

@@ -24,11 +24,8 @@ export interface ControlPlane {
   readonly zone?: { readonly servers: readonly DnsServer[]; readonly zone: string } | undefined;
   /** The control plane's own API, by its DNS name, which is asked of the authoritative servers where they are known. */
   readonly api: ApiServer;
-  /**
-   * The same API at an address of one side; its certificate is that of the DNS name.
-   * @param guard `unguarded` for what is harmless, whoever does it and whenever: the claim is not asked for.
-   */
-  readonly apiAt: (url: string, guard?: "unguarded") => ApiServer;
+  /** The same API at an address of one side; its certificate is that of the DNS name. */
+  readonly apiAt: (url: string) => ApiServer;
 }
 
 /** Seeds, hosted control planes and the DNS servers of their names. */
@@ -67,11 +64,11 @@ export class ControlPlaneSites {
       hosting,
       zone,
       api: new ApiServer(`control plane ${name}`, { kubeconfig, context, lookup }, permit),
-      apiAt: (url, guard) =>
+      apiAt: (url) =>
         new ApiServer(
           `control plane ${name} at ${url}`,
           { kubeconfig, context, server: url, serverName: apiServer.dnsName },
-          guard === "unguarded" ? undefined : permit,
+          permit,
         ),
     };
   }

@@ -58,8 +58,9 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
 
     restartSourceApiServers: undoStep(sites, "DrainSourceKubeAPIServer", async (session) => {
       await session.hosting.startApiServers("source", session.signal);
-      await awaitReady(await apiOf(session, "source"), session.signal);
-      await releaseWrites(await apiOf(session, "source", "unguarded"), session.signal);
+      const source = await apiOf(session, "source");
+      await awaitReady(source, session.signal);
+      await releaseWrites(source, session.signal);
     }),
   };
 }

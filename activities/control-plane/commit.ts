@@ -28,7 +28,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
       return await repeatedOnceCommitted(session, input, async () => {
         await session.hosting.requireClaim(session.signal);
         // Of an attempt that died before it could.
-        await releaseQuickly(await apiOf(session, "destination", "unguarded"));
+        await releaseQuickly(await apiOf(session, "destination"));
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => await prove(etcd));
         const heldMs = await handOverLeaders(session, input);
@@ -46,7 +46,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
 
     removeSourcePeers: step(sites, "RemoveSourcePeers", async (session, input) => {
       const api = await apiOf(session, "destination");
-      await releaseWrites(await apiOf(session, "destination", "unguarded"), session.signal);
+      await releaseWrites(api, session.signal);
       const voters = await allEtcds(session, input, async (etcd) => {
         let allAnswer = true;
         for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
@@ -151,11 +151,8 @@ async function handOverLeaders(session: Session, input: StretchedSubject): Promi
     };
     if (heirs.every(({ heir }) => heir === undefined)) return undefined;
     const stores = etcds.map(({ cluster }) => cluster);
-    const apis = {
-      api: await apiOf(session, "destination"),
-      unguarded: await apiOf(session, "destination", "unguarded"),
-    };
-    return await withWritesHeld(apis, stores, session.signal, handOver);
+    const api = await apiOf(session, "destination");
+    return await withWritesHeld(api, stores, session.signal, handOver);
   });
 }
 

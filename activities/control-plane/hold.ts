@@ -49,8 +49,7 @@ const hold = {
   ],
 };
 
-/** The control plane's API for what is harmless at any time, whoever asks for it: ending a hold. */
-export type Unguarded = Pick<ApiServer, "request" | "name">;
+type Api = Pick<ApiServer, "name" | "request">;
 
 /**
  * Runs `run` while no write comes to the control plane's etcd: those that clients send wait in the API servers. The hold
@@ -60,7 +59,7 @@ export type Unguarded = Pick<ApiServer, "request" | "name">;
  * @returns for how long API servers were told to let writes wait, in ms; undefined where they were not
  */
 export async function withWritesHeld(
-  { api, unguarded }: { readonly api: ApiServer; readonly unguarded: Unguarded },
+  api: Api,
   stores: readonly EtcdCluster[],
   signal: AbortSignal,
   run: () => Promise<unknown>,
@@ -68,7 +67,7 @@ export async function withWritesHeld(
   const begun = performance.now();
   if (!(await holdWrites(api, signal))) {
     // One of an attempt that died, or one whose answer was lost.
-    await releaseQuickly(unguarded);
+    await releaseQuickly(api);
     await run();
     return undefined;
   }
@@ -76,7 +75,7 @@ export async function withWritesHeld(
   const released = delay(HOLD_SECONDS * 1_000, undefined, { signal: ended.signal })
     .catch(() => undefined)
     .then(async () => {
-      await releaseQuickly(unguarded);
+      await releaseQuickly(api);
       return Math.round(performance.now() - begun);
     });
   try {
@@ -92,7 +91,7 @@ export async function withWritesHeld(
 }
 
 /** Ends a hold, of a worker that has died too, as far as it can be done at once. */
-export async function releaseQuickly(api: Unguarded): Promise<void> {
+export async function releaseQuickly(api: Api): Promise<void> {
   await release(api).catch(() => undefined);
 }
 
@@ -100,7 +99,7 @@ export async function releaseQuickly(api: Unguarded): Promise<void> {
  * Ends a hold, of a worker that has died too. Nothing need be done where there is none, or where rehome may not make one.
  * @throws WaitError when the API server does not answer
  */
-export async function releaseWrites(api: Unguarded, signal: AbortSignal): Promise<void> {
+export async function releaseWrites(api: Api, signal: AbortSignal): Promise<void> {
   const released = async () => {
     const { status } = await release(api);
     return status < 500 && status !== 429 ? true : `${status}`;
@@ -108,11 +107,12 @@ export async function releaseWrites(api: Unguarded, signal: AbortSignal): Promis
   await pollUntil(`writes at ${api.name} wait no more`, released, { ...RELEASE, signal });
 }
 
-async function release(api: Unguarded) {
-  return await api.request({ method: "DELETE", path: `${CONFIGURATIONS}/${NAME}`, timeoutMs: 2_000 });
+async function release(api: Api) {
+  const path = `${CONFIGURATIONS}/${NAME}`;
+  return await api.request({ method: "DELETE", path, timeoutMs: 2_000, isHarmless: true });
 }
 
-async function holdWrites(api: ApiServer, signal: AbortSignal): Promise<boolean> {
+async function holdWrites(api: Api, signal: AbortSignal): Promise<boolean> {
   const asked = api.request({ method: "POST", path: CONFIGURATIONS, body: hold, timeoutMs: 2_000, signal });
   const answer = await asked.catch(() => undefined);
   signal.throwIfAborted();

@@ -86,7 +86,6 @@ function sessionOf(controlPlane: ControlPlane, work: Work, subject: ControlPlane
 export async function apiOf(
   { hosting, apiAt, signal }: Session,
   side: "source" | "destination",
-  guard?: "unguarded",
 ): Promise<ApiServer> {
-  return apiAt((await hosting.apiServerAddress(side, signal)).url, guard);
+  return apiAt((await hosting.apiServerAddress(side, signal)).url);
 }

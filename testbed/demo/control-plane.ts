@@ -36,6 +36,7 @@ const pace = { soakMs: 10_000, drainMs: 10_000 };
  */
 export async function demonstrateControlPlane(options: DemoOptions): Promise<Demo> {
   const { dir, requestsPerSecond } = options;
+  const http1RequestsPerSecond = requestsPerSecond / 5;
   const steps = new Steps(options.out, options.signal);
   try {
     const testbed = await steps.step(
@@ -47,12 +48,13 @@ export async function demonstrateControlPlane(options: DemoOptions): Promise<Dem
     const { configFile, shoot } = testbed;
     await steps.step("a worker", async () => await startWorker(configFile, dir));
     const clients = await steps.step(
-      `clients, ${requestsPerSecond} requests a second over HTTP/2, ${requestsPerSecond / 5} over HTTP/1.1, 50 watches`,
+      `clients, ${requestsPerSecond} requests a second over HTTP/2, ${http1RequestsPerSecond} over HTTP/1.1, 50 watches`,
       async () => {
         const started = await ControlPlaneClients.start({
           kubeconfig: shoot.kubeconfig,
           dnsServers: testbed.dns.servers,
           requestsPerSecond,
+          http1RequestsPerSecond,
           pingedPod,
         });
         await started.setVpnSides([vpnSide("seed-a", testbed.addresses.apiServer)]);
