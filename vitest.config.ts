@@ -70,7 +70,7 @@ export default defineConfig({
           name: "chaos",
           include: ["test/chaos/**/*.test.ts"],
           sequence: { groupOrder: 4 },
-          testTimeout: 900_000,
+          testTimeout: 2_400_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },

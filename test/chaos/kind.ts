@@ -6,7 +6,7 @@ export type Opened<P> = P & { close(): Promise<void> };
 /** A kind of move as the fault matrix sees it. */
 export interface Kind<P extends Place> {
   readonly name: string;
-  /** In order. The first is the preflight, before which there is no gate, and which may refuse for a fault. */
+  /** In order, with `Preflight`, before which there is no gate, and which may refuse for a fault. */
   readonly phases: readonly string[];
   readonly faults: readonly Fault<P>[];
   open(): Promise<Opened<P>>;

@@ -11,32 +11,30 @@ export function cellName({ phase, fault }: Cell<never>): string {
   return `${phase}: ${fault.name}`;
 }
 
-export function matrixOf<P>(phases: readonly string[], faults: readonly Fault<P>[]): Cell<P>[] {
-  return phases.flatMap((phase) => faults.map((fault) => ({ phase, fault })));
+/**
+ * Every fault in every phase, in as few moves as there are faults: a fault strikes in each phase of a move, and each turn
+ * gives every phase the next one, as in a Latin square. Faults that clients cannot notice share no move with the others,
+ * for whose sake requests may fail.
+ *
+ * @param seed decides the order of the faults, and of the moves.
+ */
+export function movesOf<P>(
+  phases: readonly string[],
+  faults: readonly Fault<P>[],
+  seed: string,
+): Cell<P>[][] {
+  const shuffled = faults.toSorted((a, b) => chance(seed, a.name) - chance(seed, b.name));
+  const kinds = [shuffled.filter(({ hidden }) => hidden), shuffled.filter(({ hidden }) => !hidden)];
+  const moves = kinds.flatMap((kind) =>
+    kind.map((_, turn) =>
+      phases.map((phase, index) => ({ phase, fault: kind[(turn + index) % kind.length]! })),
+    ),
+  );
+  const rank = (cells: Cell<P>[]) => chance(seed, ...cells.map(cellName));
+  return moves.toSorted((a, b) => rank(a) - rank(b));
 }
 
 /** Of 0 to 1, the same for the same words always. */
 export function chance(...words: readonly (string | number)[]): number {
   return createHash("sha256").update(words.join(" ")).digest().readUInt32BE() / 2 ** 32;
-}
-
-/**
- * So many cells, drawn by a seed: no phase and no fault twice as long as there are others.
- */
-export function draw<P>(cells: readonly Cell<P>[], count: number, seed: string): Cell<P>[] {
-  const shuffled = cells.toSorted((a, b) => rank(seed, a) - rank(seed, b));
-  const drawn: Cell<P>[] = [];
-  while (drawn.length < Math.min(count, cells.length)) {
-    const left = shuffled.filter((cell) => !drawn.includes(cell));
-    const uses = (cell: Cell<P>) =>
-      drawn.filter((other) => other.phase === cell.phase).length +
-      drawn.filter((other) => other.fault === cell.fault).length;
-    const fewest = Math.min(...left.map(uses));
-    drawn.push(left.find((cell) => uses(cell) === fewest)!);
-  }
-  return drawn;
-}
-
-function rank<P>(seed: string, { phase, fault }: Cell<P>): number {
-  return chance(seed, phase, fault.name);
 }

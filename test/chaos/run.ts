@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { WorkflowHandle } from "@temporalio/client";
 import { progressQuery } from "../../workflows/engine/messages.ts";
-import { stepOf } from "../../workflows/engine/state.ts";
+import { hasEnded, PREFLIGHT, stepOf } from "../../workflows/engine/state.ts";
 import type { MigrationState, StepProgress } from "../../workflows/engine/state.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import { approve, failureOf } from "../e2e/harness/moves.ts";
-import type { Fault, Place } from "./fault.ts";
+import type { Place } from "./fault.ts";
 import type { Kind, Round } from "./kind.ts";
 import { chance } from "./matrix.ts";
 import type { Cell } from "./matrix.ts";
@@ -20,6 +20,8 @@ export interface Outcome {
   readonly misses: number;
   /** The move was refused by its preflight, for the fault. */
   readonly refused: boolean;
+  /** The workflow's id, which cells that shared the move have in common. */
+  readonly move: string;
   readonly moveMs: number;
   readonly broken: readonly string[];
 }
@@ -40,62 +42,86 @@ export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Pr
   return new Map(steps.map((step) => [step.name, (step.endedAt ?? 0) - (step.startedAt ?? 0)]));
 }
 
-/** @param seed decides at which moment of its phase the fault strikes. */
-export async function runCell<P extends Place>(
+/**
+ * Strikes one move with all of these faults, and again with those that came too late for their phase.
+ *
+ * @param cells in the order of their phases, one of each.
+ * @param seed decides at which moments of their phases the faults strike.
+ */
+export async function strikeMoves<P extends Place>(
   { kind, place, usual, seed }: { kind: Kind<P>; place: P; usual: Usual; seed: string },
-  cell: Cell<P>,
-): Promise<Outcome> {
-  const { phase, fault } = cell;
-  const broken: string[] = [];
-  for (let misses = 0; ; misses++) {
+  cells: readonly Cell<P>[],
+): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  let left = cells.map((cell) => ({ ...cell, misses: 0 }));
+  while (left.length > 0) {
     const round = await kind.begin(place);
-    const share = chance(seed, phase, fault.name, misses) / 2 ** misses;
-    const momentMs = (usual.get(phase) ?? 0) * 0.8 * share;
-    const struck = await strikeMove({ round, place, fault, phase, momentMs, first: kind.phases[0]! });
-    broken.push(...(await round.conclude(struck.report, fault.hidden)));
+    const strikes = left.map((cell) => {
+      const { phase, fault, misses } = cell;
+      const share = chance(seed, phase, fault.name, misses) / 2 ** misses;
+      return { ...cell, momentMs: (usual.get(phase) ?? 0) * 0.8 * share };
+    });
+    const { report, move, moveMs, hits } = await strikeMove(round, place, strikes);
+    const isHidden = left.every(({ fault }) => fault.hidden);
+    const broken = await round.conclude(report, isHidden);
     await place.workers.bury();
-    const { hit, refused, moveMs } = struck;
-    if (hit || broken.length > 0 || misses + 1 === TRIES) {
-      return { phase, fault: fault.name, hit, misses, refused, moveMs, broken };
+    const again: typeof left = [];
+    for (const { misses, ...cell } of left) {
+      const { phase, fault } = cell;
+      const hit = hits.get(phase);
+      if (!hit && broken.length === 0 && misses + 1 < TRIES) {
+        again.push({ ...cell, misses: hit === undefined ? misses : misses + 1 });
+        continue;
+      }
+      const refused = report === undefined && hit === true;
+      outcomes.push({ phase, fault: fault.name, hit: hit === true, misses, refused, move, moveMs, broken });
     }
+    left = again;
   }
+  return outcomes;
 }
 
-interface Strike<P> {
-  readonly round: Round;
-  readonly place: P;
-  readonly fault: Fault<P>;
-  readonly phase: string;
+interface Strike<P> extends Cell<P> {
   /** Since the phase's beginning. */
   readonly momentMs: number;
-  /** The phase that has no gate before it. */
-  readonly first: string;
 }
 
-interface Result {
+interface Struck {
+  /** Undefined when the preflight has refused. */
   readonly report: unknown;
-  readonly hit: boolean;
-  readonly refused: boolean;
+  readonly move: string;
   readonly moveMs: number;
+  /** Of each phase that was struck, whether it ran when the fault was in effect. */
+  readonly hits: ReadonlyMap<string, boolean>;
 }
 
-async function strikeMove<P>({ round, place, fault, phase, momentMs, first }: Strike<P>): Promise<Result> {
-  const move = await round.start(phase === first ? [] : [phase]);
-  if (phase !== first) {
-    await untilState(move, ({ waitingFor }) => waitingFor === phase);
-    await approve(move, phase);
-    await untilState(move, ({ steps }) => steps.some(({ name, runs }) => name === phase && runs > 0));
+async function strikeMove<P extends Place>(
+  round: Round,
+  place: P,
+  strikes: readonly Strike<P>[],
+): Promise<Struck> {
+  const phases = strikes.map(({ phase }) => phase);
+  const move = await round.start(phases.filter((phase) => phase !== PREFLIGHT));
+  const hits = new Map<string, boolean>();
+  for (const { phase, fault, momentMs } of strikes) {
+    if (phase !== PREFLIGHT) {
+      if (hasEnded(await untilHeld(move))) break;
+      // Or it would have the step that the fault is for.
+      await place.workers.bury();
+      await approve(move, phase);
+      await untilState(move, (state) => (stepOf(state, phase)?.runs ?? 0) > 0);
+    }
+    await delay(momentMs);
+    const struck = await fault.strike(place, move);
+    const struckAt = Date.now();
+    await delay(fault.lastsMs ?? 0);
+    await struck.heal();
+    const step = stepOf(await untilHeld(move), phase);
+    hits.set(phase, step !== undefined && wasRunning(step, struckAt));
   }
-  await delay(momentMs);
-  const struck = await fault.strike(place, move);
-  const struckAt = Date.now();
-  await delay(fault.lastsMs ?? 0);
-  await struck.heal();
-  const { report, refused } = await endOf(move, phase === first);
-  const state = await stateOf(move);
-  const step = stepOf(state, phase);
-  const moveMs = (state.endedAt ?? 0) - state.startedAt;
-  return { report, refused, moveMs, hit: step !== undefined && wasRunning(step, struckAt) };
+  const report = await reportOf(move, hits.has(PREFLIGHT));
+  const { startedAt, endedAt } = await stateOf(move);
+  return { report, move: move.workflowId, moveMs: (endedAt ?? 0) - startedAt, hits };
 }
 
 /** Also of a phase that was run again, of which only the last run's times are kept. */
@@ -103,28 +129,36 @@ function wasRunning({ startedAt, endedAt, runs }: StepProgress, at: number): boo
   return at <= (endedAt ?? Infinity) && (runs > 1 || at >= (startedAt ?? Infinity));
 }
 
-async function endOf(
-  move: WorkflowHandle,
-  mayRefuse: boolean,
-): Promise<{ report: unknown; refused: boolean }> {
+/** @returns undefined when a preflight that was struck has refused. */
+async function reportOf(move: WorkflowHandle, mayRefuse: boolean): Promise<unknown> {
   const result = move.result();
-  if (!mayRefuse) return { report: await result, refused: false };
+  if (!mayRefuse) return await result;
   try {
-    return { report: await result, refused: false };
+    return await result;
   } catch {
     const { type } = await failureOf(result);
-    if (type === "Refused") return { report: undefined, refused: true };
-    throw new Error(`the preflight failed with ${type}`);
+    if (type === "Refused") return undefined;
+    throw new Error(`the move failed with ${type}`);
   }
 }
 
+/** Waits until the move stands before its next gate, or has ended. */
+async function untilHeld(move: WorkflowHandle): Promise<MigrationState> {
+  return await untilState(move, (state) => state.status === "waiting" || hasEnded(state));
+}
+
 /** A worker that has just died or begun may leave a question without an answer. */
-async function untilState(move: WorkflowHandle, holds: (state: MigrationState) => boolean): Promise<void> {
+async function untilState(
+  move: WorkflowHandle,
+  holds: (state: MigrationState) => boolean,
+): Promise<MigrationState> {
+  let state!: MigrationState;
   const look = async () => {
-    const state = await stateOf(move);
+    state = await stateOf(move);
     return holds(state) || `${state.status} in ${state.phase}`;
   };
   await pollUntil("the move is where it is to be struck", look, { everyMs: 20, deadlineMs: 600_000 });
+  return state;
 }
 
 async function stateOf(move: WorkflowHandle): Promise<MigrationState> {

@@ -1,10 +1,20 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
 import type { Server } from "../../testbed/process.ts";
 import { makeWorker } from "../e2e/harness/worker.ts";
 import type { StruckMove } from "./fault.ts";
 
+/** How long a zombie is left beside its successor at least: it writes at once if anything lets it. */
+const AWAKE_MS = 3_000;
+
 type Described = Awaited<ReturnType<StruckMove["describe"]>>;
+
+interface Zombie {
+  readonly server: Server;
+  /** Left out while it is frozen. Milliseconds of the monotonic clock. */
+  awakeAt?: number;
+}
 
 /**
  * The worker that moves run on, and at times a second one beside it: a zombie, which has been given up but is not dead.
@@ -12,7 +22,7 @@ type Described = Awaited<ReturnType<StruckMove["describe"]>>;
 export class WorkerPair {
   readonly #config: string;
   #current: Server;
-  #zombies: Server[] = [];
+  #zombies: Zombie[] = [];
 
   private constructor(config: string, current: Server) {
     this.#config = config;
@@ -36,12 +46,17 @@ export class WorkerPair {
 
   /** Stops the worker as it stands, with all its connections and thoughts, and starts another. */
   async freeze(): Promise<{ thaw(): void }> {
-    const zombie = this.#current;
-    await zombie.freeze();
+    const server = this.#current;
+    await server.freeze();
+    const zombie: Zombie = { server };
     this.#zombies.push(zombie);
     this.#current = await makeWorker(this.#config);
     await this.#current.start();
-    return { thaw: () => zombie.thaw() };
+    const thaw = () => {
+      zombie.awakeAt = performance.now();
+      server.thaw();
+    };
+    return { thaw };
   }
 
   /** Waits until the new worker has begun a step that the frozen one had, or the move has got on without it. */
@@ -63,7 +78,10 @@ export class WorkerPair {
 
   /** Ends the zombies, which have been awake beside the new worker until now. */
   async bury(): Promise<void> {
-    for (const zombie of this.#zombies.splice(0)) await zombie.kill();
+    for (const { server, awakeAt = -Infinity } of this.#zombies.splice(0)) {
+      await delay(Math.max(0, awakeAt + AWAKE_MS - performance.now()));
+      await server.kill();
+    }
   }
 
   async stop(): Promise<void> {
