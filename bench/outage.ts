@@ -18,7 +18,14 @@ import type { Workspace } from "../testbed/workspaces.ts";
 const LARGEST_FOR_KCP = 20_000;
 const AROUND_MS = 8_000;
 /** A resource of a bound API is left out: after kcp's own migration it answers 404 for ever. */
-const resources: readonly string[] = [configMaps.plural, widgets.plural];
+const measured = [configMaps, widgets];
+const resources: readonly string[] = measured.map(({ plural }) => plural);
+const REQUESTS_PER_SECOND = Number(process.env["RPS"] ?? 100);
+/** Every verb of both resources equally often, for a gap has the interval of its requests as its grain. */
+const even = {
+  loads: measured.map((resource) => [resource, 1 / measured.length] as const),
+  shares: { get: 0.2, list: 0.2, create: 0.2, update: 0.2, delete: 0.2 },
+};
 
 /** Moves a workspace. @returns from when until when requests were refused because of it, ms since the epoch */
 type Move = (scene: Scene, workspace: Workspace) => Promise<Window>;
@@ -70,7 +77,12 @@ async function observe(
   const workspace = await makeWorkspace(scene, { name: "team-a", objects: size });
   await bindMigrationApi(scene.frontProxy);
   const { kubeconfig } = scene.testbed.kcp.frontProxy;
-  const clients = await Clients.start({ kubeconfig, workspace });
+  const clients = await Clients.start({
+    kubeconfig,
+    workspace,
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    ...even,
+  });
   await delay(AROUND_MS);
   const rest = clients.window;
   const begun = performance.now();

@@ -6,6 +6,7 @@ import { FrontProxy } from "./front-proxy.ts";
 import { configMaps, gadgets, widgets } from "./resources.ts";
 import type { Resource } from "./resources.ts";
 import { Traffic } from "./traffic.ts";
+import type { Shares } from "./traffic.ts";
 
 export interface ClientsOptions {
   /** Kubeconfig of a front-proxy whose context `base` has no `/clusters/...` path. */
@@ -13,17 +14,24 @@ export interface ClientsOptions {
   readonly workspace: { readonly path: string; readonly cluster: string };
   /** All kinds together, retries not counted. */
   readonly requestsPerSecond?: number;
+  /** What is asked for, and its share of the requests, 1 together. */
+  readonly loads?: readonly Load[];
+  /** Of the verbs in these. */
+  readonly shares?: Shares;
   /** In which they work, and nobody else: made here, for each new set of clients another. Default `clients`. */
   readonly namespace?: string;
 }
 
+type Load = readonly [Resource, number];
+
 const defaultRequestsPerSecond = 100;
 /** Custom resources are served by other code than ConfigMaps, so both are asked for about as often. */
-const loads: readonly (readonly [Resource, number])[] = [
+const usualLoads: readonly Load[] = [
   [configMaps, 0.46],
   [widgets, 0.27],
   [gadgets, 0.27],
 ];
+const usualShares: Shares = { get: 0.3, list: 0.12, create: 0.14, update: 0.3, delete: 0.14 };
 const defaultNamespace = "clients";
 
 /** What can be told at any time. */
@@ -50,13 +58,15 @@ export class Clients {
   #endedAt: number | undefined;
 
   private constructor(frontProxy: FrontProxy, options: ClientsOptions) {
-    const { workspace, requestsPerSecond = defaultRequestsPerSecond, namespace = defaultNamespace } = options;
+    const { workspace, shares = usualShares, loads = usualLoads } = options;
+    const { requestsPerSecond = defaultRequestsPerSecond, namespace = defaultNamespace } = options;
     this.#frontProxy = frontProxy;
     const clusters = [workspace.path, workspace.cluster];
     const { account } = this;
     this.traffics = loads.map(([resource, share]) => {
       const rate = requestsPerSecond * share;
-      return new Traffic({ frontProxy, account, resource, namespace, clusters, requestsPerSecond: rate });
+      const common = { frontProxy, account, namespace, clusters, shares };
+      return new Traffic({ ...common, resource, requestsPerSecond: rate });
     });
   }
 

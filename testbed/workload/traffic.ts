@@ -17,7 +17,11 @@ export interface TrafficOptions {
   /** Path and id of the workspace's logical cluster. */
   readonly clusters: readonly string[];
   readonly requestsPerSecond: number;
+  readonly shares: Shares;
 }
+
+/** Of all requests, 1 together. */
+export type Shares = Readonly<Record<"get" | "list" | "create" | "update" | "delete", number>>;
 
 /**
  * Objects that are updated for ever. So many that the rhythm of writing does
@@ -26,8 +30,6 @@ export interface TrafficOptions {
 const registerCount = 32;
 /** Objects that come and go. */
 const comingAndGoing = 24;
-/** Of all requests. What is left are updates. */
-const shares = { get: 0.3, list: 0.12, create: 0.14, delete: 0.14 };
 
 /** All clients of one resource: writers, readers and watchers. */
 export class Traffic {
@@ -42,6 +44,7 @@ export class Traffic {
   readonly #passing: readonly Writer[];
   readonly #reader: Reader;
   readonly #requestsPerSecond: number;
+  readonly #shares: Shares;
   #rhythms: readonly Rhythm[] = [];
   #turn = 0;
 
@@ -50,6 +53,7 @@ export class Traffic {
     this.resource = resource;
     this.namespace = namespace;
     this.#requestsPerSecond = options.requestsPerSecond;
+    this.#shares = options.shares;
     let call = 0;
     const place: Place = {
       resource,
@@ -71,9 +75,9 @@ export class Traffic {
     await Promise.all(this.watchers.map(async (watcher) => await watcher.start()));
     const begun = [...this.#registers, ...this.#passing.slice(0, comingAndGoing / 2)];
     await Promise.all(begun.map(async (writer) => await writer.create()));
-    const update = 1 - Object.values(shares).reduce((sum, share) => sum + share, 0);
+    const shares = this.#shares;
     this.#rhythms = [
-      this.#rhythm(update, () => this.#write(this.#registers, (writer) => writer.update())),
+      this.#rhythm(shares.update, () => this.#write(this.#registers, (writer) => writer.update())),
       this.#rhythm(shares.create, () => this.#write(this.#absent, (writer) => writer.create())),
       this.#rhythm(shares.delete, () => this.#write(this.#present, (writer) => writer.remove())),
       this.#rhythm(shares.get, async () => await this.#reader.get(`register-${this.#next(registerCount)}`)),
