@@ -66,9 +66,12 @@ export class WorkerPair {
     const before = phaseOf(await move.describe());
     const look = async () => {
       const described = await move.describe();
-      const pending = described.raw.pendingActivities ?? [];
+      const { pendingActivities, pendingWorkflowTask } = described.raw;
+      const pending = pendingActivities ?? [];
       if (pending.some(({ lastWorkerIdentity }) => lastWorkerIdentity?.startsWith(mine))) return true;
       if (described.status.name !== "RUNNING" || phaseOf(described) !== before) return true;
+      // It waits for a person: no worker had anything to do, or the new one has done it already.
+      if (pending.length === 0 && !pendingWorkflowTask) return true;
       return pending
         .map(({ activityType, lastWorkerIdentity }) => `${activityType?.name} by ${lastWorkerIdentity}`)
         .join(", ");
