@@ -22,6 +22,16 @@ export interface Conflict {
   readonly destination: string;
 }
 
+export interface LateOptions {
+  /** Origin revision up to which everything has been carried over. */
+  readonly drainedAt: bigint;
+  /**
+   * Whether a change is of what each shard's own controllers write into an object: the destination's write it there, so
+   * it is nobody's write that could be lost.
+   */
+  readonly isShardsOwn?: (before: Entry, after: Entry) => boolean;
+}
+
 export interface LateWrites {
   /** Origin revision up to which all have been found; absent where its history was lost, or an older version wrote it. */
   readonly until?: string;
@@ -34,15 +44,14 @@ export interface LateWrites {
 /**
  * Finds the late writes, deletions included, in the origin's history and carries them over. The result is recorded in
  * the origin before this returns: only then may the cleanup begin, whose own deletions would look the same.
- * @param drainedAt origin revision up to which everything has been carried over.
  */
 export async function carryLateWrites(
   origin: Token,
   destination: Token,
-  drainedAt: bigint,
-  signal: AbortSignal,
+  options: LateOptions & { readonly signal: AbortSignal },
 ): Promise<LateWrites> {
   const { cluster, store } = origin;
+  const { drainedAt, signal } = options;
   const { late } = ownKeys(store.prefix, cluster);
   const { entry: recorded } = await store.get(late);
   if (recorded) return JSON.parse(recorded.value.toString()) as LateWrites;
@@ -52,7 +61,7 @@ export async function carryLateWrites(
   );
   const conflicts: Conflict[] = [];
   for (const key of keys ?? []) {
-    const conflict = await carryLateWrite(store, destination, key, drainedAt);
+    const conflict = await carryLateWrite(store, destination, key, options);
     if (conflict) conflicts.push(conflict);
   }
   const result = {
@@ -74,10 +83,9 @@ export async function settleLateWrite(
   origin: Store,
   destination: Token,
   { key, modRevision }: Pick<Entry, "key" | "modRevision">,
-  { found, drainedAt }: { readonly found: LateWrites; readonly drainedAt: bigint },
+  { found, ...options }: LateOptions & { readonly found: LateWrites },
 ): Promise<Conflict | undefined> {
-  if (modRevision > BigInt(found.until ?? 0))
-    return await carryLateWrite(origin, destination, key, drainedAt);
+  if (modRevision > BigInt(found.until ?? 0)) return await carryLateWrite(origin, destination, key, options);
   return found.conflicts.find((conflict) => conflict.key === displayKey(key));
 }
 
@@ -86,7 +94,7 @@ async function carryLateWrite(
   origin: Store,
   destination: Token,
   key: Key,
-  drainedAt: bigint,
+  { drainedAt, isShardsOwn }: LateOptions,
 ): Promise<Conflict | undefined> {
   const [drained, { entry: late }, { entry: now }] = await Promise.all([
     origin.get(key, { revision: drainedAt }).catch(whereCompacted),
@@ -94,6 +102,7 @@ async function carryLateWrite(
     destination.store.get(key),
   ]);
   if (sameValue(now, late)) return undefined;
+  if (late && drained?.entry && isShardsOwn?.(drained.entry, late)) return undefined;
   const guard = when.modifiedAt(key, now?.modRevision ?? 0n);
   const write = late ? put(key, late.value) : remove(key);
   const untouched = drained !== undefined && sameValue(now, drained.entry);

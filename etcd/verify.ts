@@ -119,22 +119,22 @@ export async function rangesOnEitherSide(
 }
 
 /**
- * The keys of the cluster that changed at the origin from `from` up to the pulse at `until`. Costs as much as there
- * were changes on the shard in between.
+ * The keys of the cluster that changed in a store from `from` up to the pulse at `until`. Costs as much as there were
+ * changes in the store in between.
  */
 export async function changedKeys(
-  origin: Store,
+  store: Store,
   options: { cluster: string; from: bigint; until: bigint; signal: AbortSignal },
 ): Promise<Set<Key>> {
   const keys = new Set<Key>();
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
-  const range = watchedRange(origin.prefix);
-  for await (const changes of watch(origin, { range, from: options.from, signal })) {
+  const range = watchedRange(store.prefix);
+  for await (const changes of watch(store, { range, from: options.from, signal })) {
     for (const { entry } of changes) {
       if (entry.modRevision >= options.until) stop.abort();
-      if (parseKey(origin.prefix, entry.key)?.cluster !== options.cluster) continue;
-      if (isCarried(origin.prefix, options.cluster, entry.key)) keys.add(entry.key);
+      if (parseKey(store.prefix, entry.key)?.cluster !== options.cluster) continue;
+      if (isCarried(store.prefix, options.cluster, entry.key)) keys.add(entry.key);
     }
   }
   options.signal.throwIfAborted();

@@ -124,6 +124,7 @@ const phases = [
         fence: move.fence,
         fenceBudgetMs: move.input.fenceBudgetMs,
         verifiedAt: move.verification!.position,
+        verifiedAtDestination: move.verification!.destinationRevision,
       });
     },
   }),

@@ -64,10 +64,7 @@ export function createCutover(site: KcpSite): Cutover {
       return await cutOver(session, input, fence, work.signal);
     } catch (error) {
       if (!(error instanceof CompactedError)) throw error;
-      throw failure(
-        "NotVerified",
-        "the origin's history since the proof has been compacted: it is made again",
-      );
+      throw failure("NotVerified", "the history since the proof has been compacted: it is made again");
     }
   };
 }
@@ -136,10 +133,11 @@ async function prepare(
   // What has come by is at or before the pulse, up to which all is compared here; the rest is in the fence.
   running.takeChanged();
   const until = await pulse(origin);
-  const [ranges, heal, changed] = await Promise.all([
+  const [ranges, heal, changed, changedThere] = await Promise.all([
     rangesOnEitherSide(from.store, to.store, cluster),
     hasDeadContext(to.api, cluster),
     changedKeys(from.store, { cluster, from: BigInt(input.verifiedAt) + 1n, until, signal }),
+    changedAtDestination(session, input, signal),
     running.reach(until),
   ]);
   const late = await verify(from.store, to.store, {
@@ -150,12 +148,26 @@ async function prepare(
   });
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;
-  await mustBeEqual(session, changed, { origin: recorded.position, destination: recorded.revision });
+  await mustBeEqual(session, new Set([...changed, ...changedThere]), {
+    origin: recorded.position,
+    destination: recorded.revision,
+  });
   await mustBeAhead(session, await from.store.head());
   // Resources that came since Verify.
   await warmUpBriefly(session, recorded.revision, signal);
   const isLarge = ranges.reduce((sum, { keys }) => sum + keys, 0) > LARGE;
   return { ranges, isLarge, heal };
+}
+
+/** What anybody has written at the destination since Verify: beside the tail's writes there may be a stranger's. */
+async function changedAtDestination(
+  { to, destination, cluster }: Session,
+  { verifiedAtDestination }: Input,
+  signal: AbortSignal,
+): Promise<Set<Key>> {
+  if (verifiedAtDestination === undefined) return new Set();
+  const until = await pulse(destination);
+  return await changedKeys(to.store, { cluster, from: BigInt(verifiedAtDestination) + 1n, until, signal });
 }
 
 /** What is known of the switch in this attempt. */

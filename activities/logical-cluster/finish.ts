@@ -4,7 +4,9 @@ import type { LateWrites } from "../../etcd/late.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { remove, when } from "../../etcd/store.ts";
+import type { Entry } from "../../etcd/store.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { writtenByShard } from "../../kubernetes/kcp/allowed.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import {
   ANNOTATION,
@@ -35,6 +37,10 @@ const ROUTING = { everyMs: 10, deadlineMs: 10 * 60_000 };
 const TOUCH_EVERY = 100;
 const SETTLE = { everyMs: 100, deadlineMs: 60_000 };
 
+/** After a restart the origin's controllers write to kcp's own objects, whatever the fence refuses to others. */
+const isShardsOwn = (before: Entry, after: Entry) =>
+  writtenByShard(before.key, before.value, after.value) !== undefined;
+
 /** What comes after the switch. Nothing here can be undone, and all of it can be done again. */
 export function createFinishActivities(site: KcpSite): Steps {
   return {
@@ -52,7 +58,11 @@ export function createFinishActivities(site: KcpSite): Steps {
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
       if (!(await isDeleted(session, site.frontProxy))) {
         const drainedAt = BigInt(subject.position);
-        await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
+        await carryLateWrites(session.origin, session.destination, {
+          drainedAt,
+          isShardsOwn,
+          signal: work.signal,
+        });
         await leaveOrigin(site, session, drainedAt, work.signal);
       }
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
@@ -64,7 +74,11 @@ export function createFinishActivities(site: KcpSite): Steps {
       const session = await openSession(site, subject);
       if (await isDeleted(session, site.frontProxy)) return await removeRemains(session, work);
       const drainedAt = BigInt(subject.position);
-      const late = await carryLateWrites(session.origin, session.destination, drainedAt, work.signal);
+      const late = await carryLateWrites(session.origin, session.destination, {
+        drainedAt,
+        isShardsOwn,
+        signal: work.signal,
+      });
       await leaveOrigin(site, session, drainedAt, work.signal);
       return await removeTheRest(session, drainedAt, late, work);
     },
@@ -227,7 +241,11 @@ async function removeTheRest(
     unchangedSince: drainedAt,
     signal: work.signal,
     onLate: async (entry) => {
-      const conflict = await settleLateWrite(from.store, destination, entry, { found: late, drainedAt });
+      const conflict = await settleLateWrite(from.store, destination, entry, {
+        found: late,
+        drainedAt,
+        isShardsOwn,
+      });
       if (!conflict) return true;
       if (!conflicts.has(conflict.key)) lateWrites += 1;
       conflicts.set(conflict.key, conflict);

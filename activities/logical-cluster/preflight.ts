@@ -17,6 +17,7 @@ import {
   versionWarnings,
 } from "./preflight-shard.ts";
 import { contentWarnings, refuseUnmovableContent } from "./preflight-content.ts";
+import { refuseOwnRules } from "./preflight-rules.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
 
@@ -52,6 +53,7 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
       checkApiBindings(site, from, resolved.cluster),
       checkEncryption(from, to, resolved.cluster),
       refuseUnmovableContent(from, resolved.cluster),
+      refuseOwnRules(from, resolved.cluster),
     ]);
     return await admission(input, resolved, from, to);
   };

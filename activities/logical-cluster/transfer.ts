@@ -113,6 +113,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       });
       return {
         position: String(proof.position),
+        destinationRevision: String(proof.destinationRevision),
         keys: proof.families.reduce((sum, { keys }) => sum + keys, 0),
         bytes: proof.families.reduce((sum, { bytes }) => sum + bytes, 0),
         families: proof.families,

@@ -60,7 +60,9 @@ export interface FamilyProof {
 }
 
 export interface Verified {
+  /** Revision of the origin, and of the destination, that were compared. Proofs of older workers have only the first. */
   readonly position: string;
+  readonly destinationRevision?: string;
   readonly keys: number;
   readonly bytes: number;
   readonly families: readonly FamilyProof[];
@@ -160,7 +162,12 @@ export interface LogicalClusterActivities {
   verify(subject: Subject): Promise<Verified>;
   prepareFence(subject: Subject & { fence: FenceKind }): Promise<void>;
   cutover(
-    subject: Subject & { fence: FenceKind; fenceBudgetMs: number; verifiedAt: string },
+    subject: Subject & {
+      fence: FenceKind;
+      fenceBudgetMs: number;
+      verifiedAt: string;
+      verifiedAtDestination?: string | undefined;
+    },
   ): Promise<Switched>;
   awaitRouting(subject: Subject & { fence: FenceKind; position: string }): Promise<Routed>;
   cleanOrigin(subject: Subject & { position: string }): Promise<Cleaned>;

@@ -1,4 +1,5 @@
 import type { Difference } from "../../etcd/compare.ts";
+import type { Key } from "../../etcd/keys.ts";
 import { tokenWithoutAuthority, withoutAnnotation } from "./stored-parts.ts";
 
 const QUOTAS = "/core/resourcequotas/";
@@ -37,20 +38,29 @@ const WRITTEN = [
  */
 export function allowedDifference({ key, origin, destination }: Difference): string | undefined {
   if (!origin || !destination) return undefined;
-  const alike = (of: (value: Buffer) => string | undefined) => {
-    const left = of(origin.value);
-    return left !== undefined && left === of(destination.value);
-  };
   if (key.includes(QUOTAS)) return "status of ResourceQuota is counted by the destination";
   if (ROOT_CA.test(key)) return "kube-root-ca.crt holds the certificate authority of the shard";
-  if (ROLES.test(key) && alike((value) => withoutAnnotation(value, REPLICATE)))
-    return `annotation ${REPLICATE} is written by the destination`;
-  if (SECRETS.test(key) && alike(tokenWithoutAuthority))
+  if (SECRETS.test(key) && isAlike(origin.value, destination.value, tokenWithoutAuthority))
     return "ca.crt of a service account's token holds the certificate authority of the shard";
+  const what = writtenByShard(key, origin.value, destination.value);
+  return what && `${what} written by the destination`;
+}
+
+/**
+ * What of kcp's own objects differs between two values of a key, where it is nothing but what every shard's controllers
+ * write; undefined when there is another difference, or nobody but users writes to the object.
+ */
+export function writtenByShard(key: Key, one: Buffer, another: Buffer): string | undefined {
   const written = WRITTEN.find(({ of }) => of.test(key));
-  if (written && alike((value) => withoutStatus(value, written.fields)))
-    return `${written.what} written by the destination`;
-  return undefined;
+  if (written && isAlike(one, another, (value) => withoutStatus(value, written.fields))) return written.what;
+  const isRole = ROLES.test(key) && isAlike(one, another, (value) => withoutAnnotation(value, REPLICATE));
+  return isRole ? `annotation ${REPLICATE} is` : undefined;
+}
+
+/** @param of what is to be compared; undefined when a value cannot be read. */
+function isAlike(one: Buffer, another: Buffer, of: (value: Buffer) => string | undefined): boolean {
+  const left = of(one);
+  return left !== undefined && left === of(another);
 }
 
 function withoutStatus(value: Buffer, fields: readonly string[]): string | undefined {

@@ -6,6 +6,7 @@ import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
+import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, tail, writePosition } from "../../etcd/tail.ts";
 import { countKeys, verify } from "../../etcd/verify.ts";
 import { watch } from "../../etcd/watch.ts";
@@ -371,7 +372,7 @@ describe("late writes", () => {
       [put(ours[0]!, "late"), remove(ours[1]!), put(created, "late"), put(ours[2]!, "a")],
     );
     await stores.destination.transact([], [put(ours[2]!, "b")]);
-    const late = await carryLateWrites(move.origin, move.destination, drained, never);
+    const late = await carryLateWrites(move.origin, move.destination, { drainedAt: drained, signal: never });
     expect(late).toMatchObject({ carried: 3, conflicts: [{ key: ours[2] }] });
     const now = await dump(stores.destination);
     expect([now.get(ours[0]!), now.get(ours[1]!), now.get(created), now.get(ours[2]!)]).toEqual([
@@ -386,8 +387,33 @@ describe("late writes", () => {
       unchangedSince: drained,
       signal: never,
     });
-    expect(await carryLateWrites(move.origin, move.destination, drained, never)).toEqual(late);
+    expect(
+      await carryLateWrites(move.origin, move.destination, { drainedAt: drained, signal: never }),
+    ).toEqual(late);
     expect(await dump(stores.destination)).toEqual(now);
+  });
+});
+
+const isShardsOwn = (_: Entry, { value }: Entry) => value.toString().startsWith("own");
+
+describe("a late write of what each shard's own controllers write", () => {
+  it("is neither carried over nor a conflict, whatever the destination's have written", async () => {
+    const { ours } = tenants(10);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    const drainedAt = await pulse(move.origin);
+    const [both, alone, mixed] = ours as [string, string, string];
+    await stores.origin.transact([], [put(both, "own a"), put(alone, "own a"), put(mixed, "a")]);
+    await stores.destination.transact([], [put(both, "own b"), put(mixed, "own b")]);
+    const before = await dump(stores.destination);
+    const late = await carryLateWrites(move.origin, move.destination, {
+      drainedAt,
+      isShardsOwn,
+      signal: never,
+    });
+    expect(late.conflicts).toMatchObject([{ key: mixed }]);
+    expect(await dump(stores.destination)).toEqual(before);
   });
 });
 
@@ -503,7 +529,7 @@ async function lateCreation(options: { compacted: boolean }) {
     await pulse(move.origin);
     await compact(stores.origin);
   }
-  const found = await carryLateWrites(move.origin, move.destination, drainedAt, never);
+  const found = await carryLateWrites(move.origin, move.destination, { drainedAt, signal: never });
   const settle = async () => {
     const { entry } = await stores.origin.get(key);
     return await settleLateWrite(stores.origin, move.destination, entry!, { found, drainedAt });

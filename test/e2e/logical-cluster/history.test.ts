@@ -32,7 +32,7 @@ async function historyOf(objects: number): Promise<{ events: number; text: strin
   return { events: events?.length ?? 0, text };
 }
 
-test("the history of a move does not grow with its data, and holds neither objects nor secrets", async () => {
+test("the history of a move does not grow with its data, and holds neither objects nor secrets; nor does a worker's log", async () => {
   const small = await historyOf(1_000);
   const large = await historyOf(20_000);
   expect(large.events).toBeLessThan(150);
@@ -40,8 +40,13 @@ test("the history of a move does not grow with its data, and holds neither objec
   expect(large.events - small.events).toBeLessThan(30);
   const keyFile = loadConfig(bed.testbed.rehomeConfig).kcp!.shards["root"]!.etcd.tls!.key!;
   const key = readFileSync(keyFile, "utf8").split("\n")[1]!;
-  for (const { text } of [small, large]) {
-    expect(text.includes("root:tenant-")).toBe(true);
+  const log = readFileSync(bed.worker.spec.logFile, "utf8");
+  for (const [text, tells] of [
+    [small.text, "root:tenant-"],
+    [large.text, "root:tenant-"],
+    [log, "phase started"],
+  ] as const) {
+    expect(text.includes(tells)).toBe(true);
     const leaked = [MARKER, key, "PRIVATE KEY", "CERTIFICATE"].filter((secret) => text.includes(secret));
     expect(leaked).toEqual([]);
   }

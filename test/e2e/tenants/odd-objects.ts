@@ -134,25 +134,31 @@ async function makeEvent(objects: Objects, name: string): Promise<void> {
 
 function shortLives(): Oddity {
   const key = ({ cluster }: Place, name: string) => `/registry/core/events/${cluster}/default/${name}`;
+  const makeShortLived = async (place: Place, name: string, TTL: number) => {
+    const store = place.bed.store(place.from);
+    const value = (await store.get(key(place, "lasting"))).entry!.value;
+    const { ID } = await store.leases.leaseGrant({ TTL, ID: 0 });
+    await store.transact([], [put(key(place, name), value, ID)]);
+  };
   return {
     what: "events that expire, before the move, while it runs and after it",
     async before(place) {
-      const store = place.bed.store(place.from);
       await makeEvent(place.objects, "lasting");
-      const value = (await store.get(key(place, "lasting"))).entry!.value;
-      for (const [name, TTL] of [
-        ["gone-before", 1],
-        ["gone-meanwhile", 5],
-      ] as const) {
-        const { ID } = await store.leases.leaseGrant({ TTL, ID: 0 });
-        await store.transact([], [put(key(place, name), value, ID)]);
-      }
+      await makeShortLived(place, "gone-before", 1);
+    },
+    async beforeVerify(place) {
+      await makeShortLived(place, "gone-meanwhile", 5);
+      const there = async () => (await place.bed.store(place.to).get(key(place, "gone-meanwhile"))).entry;
+      await expect.poll(there, { timeout: 4_000 }).toBeDefined();
+    },
+    async beforeCutover(place) {
+      await makeShortLived(place, "gone-at-cutover", 2);
     },
     async after(place) {
       const { entry } = await place.bed.store(place.to).get(key(place, "lasting"));
       const { TTL } = await place.bed.store(place.to).leases.leaseTimeToLive({ ID: entry!.lease });
       expect(Number(TTL)).toBeGreaterThan(60);
-      for (const name of ["gone-before", "gone-meanwhile"]) {
+      for (const name of ["gone-before", "gone-meanwhile", "gone-at-cutover"]) {
         await place.objects.untilGone(`${EVENTS}/${name}`);
         expect((await place.bed.store(place.from).get(key(place, name))).entry).toBeUndefined();
       }

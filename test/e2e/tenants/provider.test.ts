@@ -106,7 +106,7 @@ describe("a consumer whose provider has claimed its ConfigMaps", () => {
     await runMove(bed, { logicalCluster: atRoot.path, to: "shard-1" });
     await atRoot.objects.create(CONFIG_MAPS, configMap("new", {}));
     const seen = async (shard: "root" | "shard-1", resource: string) =>
-      (await seenByProvider(bed, provider, shard, resource).catch(() => [])).filter((object) =>
+      (await seenByProvider(bed, provider, shard, resource)).filter((object) =>
         object.startsWith(`${atRoot.cluster}/`),
       );
     for (const [resource, name] of [

@@ -125,7 +125,84 @@ describe("an object that the origin's API server could just write", () => {
   });
 });
 
+const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
+const onEverything = { apiGroups: ["*"], apiVersions: ["*"], operations: ["UPDATE"], resources: ["*/*"] };
+
+/** Rules of a tenant that let nobody change anything, kcp's own controllers included. */
+const STUBBORN: readonly (readonly [what: string, says: RegExp, rules: readonly [string, object][]])[] = [
+  [
+    "a policy that denies every change",
+    /ValidatingAdmissionPolicy 'stubborn' .*denied/,
+    [
+      [
+        "validatingadmissionpolicies",
+        {
+          kind: "ValidatingAdmissionPolicy",
+          spec: {
+            matchConstraints: { resourceRules: [onEverything] },
+            validations: [{ expression: "false" }],
+          },
+        },
+      ],
+      [
+        "validatingadmissionpolicybindings",
+        {
+          kind: "ValidatingAdmissionPolicyBinding",
+          spec: { policyName: "stubborn", validationActions: ["Deny"] },
+        },
+      ],
+    ],
+  ],
+  [
+    "a webhook for everything that is dead",
+    /failed calling webhook "stubborn.rehome.test"/,
+    [
+      [
+        "validatingwebhookconfigurations",
+        {
+          kind: "ValidatingWebhookConfiguration",
+          webhooks: [
+            {
+              name: "stubborn.rehome.test",
+              // A port that nobody listens to.
+              clientConfig: { url: "https://127.0.0.1:1/" },
+              rules: [onEverything],
+              admissionReviewVersions: ["v1"],
+              sideEffects: "None",
+            },
+          ],
+        },
+      ],
+    ],
+  ],
+];
+
 describe("refused in Preflight", () => {
+  test.each(STUBBORN)("a cluster with %s", async (_what, says, rules) => {
+    const { cluster } = await makeWorkspace(bed, "stubborn", "root");
+    const objects = new Objects(bed.frontProxy, cluster);
+    await objects.create(CONFIG_MAPS, configMap("some", {}));
+    for (const [collection, rule] of rules) {
+      await objects.create(`${ADMISSION}/${collection}`, {
+        apiVersion: "admissionregistration.k8s.io/v1",
+        metadata: { name: "stubborn" },
+        ...rule,
+      });
+    }
+    const some = objects.path(`${CONFIG_MAPS}/some`);
+    const change = { method: "PATCH", path: some, body: { data: { touched: "" } } } as const;
+    const answered = async () => (await objects.server.request(change)).status;
+    await expect.poll(answered, { timeout: 30_000 }).not.toBe(200);
+    const failed = await failureOf(runMove(bed, { logicalCluster: cluster, to: "shard-1" }));
+    expect(failed).toMatchObject({ type: "Refused", details: { phase: "Preflight" } });
+    expect(failed.message).toMatch(says);
+    expect(failed.message).toContain("leave logicalclusters.core.kcp.io out of the rule");
+
+    for (const [collection] of rules) await objects.remove(`${ADMISSION}/${collection}/stubborn`);
+    await expect.poll(answered, { timeout: 30_000 }).toBe(200);
+    expect(await runMove(bed, { logicalCluster: cluster, to: "shard-1" })).toMatchObject({ verified: true });
+  });
+
   test.each([
     ["CachedResource", "cache.kcp.io/cachedresources/customresources", "some", "delete CachedResource"],
   ])("a cluster with a %s", async (kind, family, name, advice) => {

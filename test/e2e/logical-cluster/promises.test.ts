@@ -1,0 +1,112 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { logicalClusterKey, parseKey } from "../../../etcd/keys.ts";
+import { put, remove } from "../../../etcd/store.ts";
+import { expectSettledOn } from "../harness/aftermath.ts";
+import { Bed } from "../harness/bed.ts";
+import type { ShardName } from "../harness/bed.ts";
+import { nextChange } from "../harness/keys.ts";
+import { approve, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
+import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
+import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
+import type { Tenant } from "../harness/tenant.ts";
+import type { Workspace } from "../../../testbed/workspaces.ts";
+
+/** Promises of a move that nobody sees broken who goes through the front-proxy and looks at the end. */
+let bed: Bed;
+let provider: Workspace;
+beforeAll(async () => {
+  bed = await Bed.open();
+  provider = await makeProvider(bed, "root");
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+interface Taken {
+  readonly name: string;
+  /** When the answer was there. */
+  readonly at: number;
+}
+
+/** Writes to one shard's API server, past the front-proxy, for as long as it is not stopped. */
+async function writeTo(shard: ShardName, { cluster }: Tenant, stop: AbortSignal): Promise<Taken[]> {
+  const taken: Taken[] = [];
+  const objects = new Objects(bed.shards[shard].api, cluster);
+  for (let turn = 0; !stop.aborted; turn++) {
+    const name = `by-${shard}-${turn}`;
+    const request = { method: "POST", path: objects.path(CONFIG_MAPS), body: configMap(name, {}) } as const;
+    const { status } = await objects.server.request(request);
+    if (status === 201) taken.push({ name, at: performance.now() });
+    else await delay(2);
+  }
+  return taken;
+}
+
+test("never do both shards take writes, and what the first has taken the second serves", async () => {
+  const tenant = await makeTenant(bed, "root", provider);
+  const stop = new AbortController();
+  const writers = Promise.all(
+    (["root", "shard-1"] as const).map(async (shard) => await writeTo(shard, tenant, stop.signal)),
+  );
+  expect(await runMove(bed, { logicalCluster: tenant.cluster, to: "shard-1" })).toMatchObject({
+    verified: true,
+    cleaned: { conflicts: [] },
+  });
+  stop.abort();
+  const [first, second] = (await writers) as [Taken[], Taken[]];
+  expect(first.length).toBeGreaterThan(10);
+  expect(second.length).toBeGreaterThan(10);
+  expect(first.at(-1)!.at).toBeLessThan(second[0]!.at);
+  const served = new Set((await tenant.objects.list(CONFIG_MAPS)).items.map(({ metadata }) => metadata.name));
+  expect([...first, ...second].filter(({ name }) => !served.has(name))).toEqual([]);
+  await expectSettledOn(bed, tenant, "shard-1");
+});
+
+test("nothing is deleted at the origin before the destination has taken a write", async () => {
+  const tenant = await makeTenant(bed, "root", provider);
+  const object = logicalClusterKey("/registry", tenant.cluster);
+  const proven = await nextChange(
+    bed.store("shard-1"),
+    ({ entry }) => entry.key === object && entry.value.includes("proof-of-write"),
+  );
+  const deleted = await nextChange(
+    bed.store("root"),
+    ({ type, entry }) => type === "Delete" && parseKey("/registry", entry.key)?.cluster === tenant.cluster,
+  );
+  const order: string[] = [];
+  const seen = Promise.all([
+    proven.seen.then(() => order.push("proven")),
+    deleted.seen.then(() => order.push("deleted")),
+  ]);
+  await runMove(bed, { logicalCluster: tenant.cluster, to: "shard-1" });
+  await seen;
+  expect(order).toEqual(["proven", "deleted"]);
+});
+
+const CONFIG_MAP = (cluster: string, name: string) => `/registry/core/configmaps/${cluster}/default/${name}`;
+
+test.each(["Verify", "Cutover"])(
+  "a stranger's writes at the destination before %s are found, and undone before anybody is served there",
+  async (gate) => {
+    const tenant = await makeTenant(bed, "root", provider);
+    const served = await contents(tenant.objects);
+    const there = bed.store("shard-1");
+    const move = await startMove(bed, { logicalCluster: tenant.cluster, to: "shard-1", gates: [gate] });
+    await untilGate(move, gate);
+    const [changed, gone, added] = ["settings-alpha", "settings-beta", "stranger"].map((name) =>
+      CONFIG_MAP(tenant.cluster, name),
+    ) as [string, string, string];
+    const { entry } = await there.get(changed);
+    const strange = entry!.value.toString("latin1").replace("tenant-data", "TENANT-DATA");
+    expect(strange).not.toBe(entry!.value.toString("latin1"));
+    await there.transact([], [put(changed, Buffer.from(strange, "latin1"))]);
+    await there.transact([], [remove(gone)]);
+    await there.transact([], [put(added, Buffer.from(strange, "latin1"))]);
+    await approve(move, gate);
+    expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+    expect((await stateOf(move)).comebacks).toBe(gate === "Cutover" ? 1 : 0);
+    expect(await contents(tenant.objects)).toEqual(served);
+    await expectSettledOn(bed, tenant, "shard-1");
+  },
+);
