@@ -11,9 +11,9 @@ import { pollUntil } from "../../../kubernetes/wait.ts";
 import { CertificateAuthority } from "../../../testbed/certificates.ts";
 import { CONFIG_MAPS, SECRETS, configMap } from "../harness/objects.ts";
 import type { Objects } from "../harness/objects.ts";
+import { makeRobot, serverAs } from "../harness/robot.ts";
 import { API, makeNamespace } from "./oddity.ts";
 import type { Oddity } from "./oddity.ts";
-import { requestAs } from "./token-client.ts";
 
 /** Objects that make the API server do something: credentials, limits, policies, webhooks. */
 export function oddRules(): Oddity[] {
@@ -25,36 +25,13 @@ async function statusOf(objects: Objects, collection: string, body: object): Pro
   return (await objects.server.request({ method: "POST", path, body })).status;
 }
 
-const RBAC = "/apis/rbac.authorization.k8s.io/v1";
-const rbac = (kind: string, name: string, rest: object) => ({
-  apiVersion: "rbac.authorization.k8s.io/v1",
-  kind,
-  metadata: { name },
-  ...rest,
-});
-
 function serviceAccountTokens(): Oddity {
-  const accounts = `${API}/namespaces/default/serviceaccounts`;
   let requested = "";
   let stored = "";
   return {
     what: "tokens of service accounts, requested and stored in a Secret",
     async before({ objects }) {
-      await objects.create(accounts, { metadata: { name: "robot" } });
-      const rules = [{ apiGroups: [""], resources: ["configmaps"], verbs: ["get", "create"] }];
-      await objects.create(`${RBAC}/clusterroles`, rbac("ClusterRole", "robot", { rules }));
-      const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "robot" };
-      const subjects = [{ kind: "ServiceAccount", name: "robot", namespace: "default" }];
-      await objects.create(
-        `${RBAC}/clusterrolebindings`,
-        rbac("ClusterRoleBinding", "robot", { roleRef, subjects }),
-      );
-      const answer = await objects.create(`${accounts}/robot/token`, {
-        apiVersion: "authentication.k8s.io/v1",
-        kind: "TokenRequest",
-        spec: { expirationSeconds: 3600 },
-      });
-      requested = String(answer.status?.["token"]);
+      requested = await makeRobot(objects);
       const annotations = { "kubernetes.io/service-account.name": "robot" };
       await objects.create(SECRETS, {
         metadata: { name: "robot-token", annotations },
@@ -68,13 +45,13 @@ function serviceAccountTokens(): Oddity {
       const { data } = await objects.get(`${SECRETS}/robot-token`);
       expect(Buffer.from(data!["token"]!, "base64").toString()).toBe(stored);
       for (const [name, token] of Object.entries({ requested, stored })) {
+        const robot = await serverAs(token, { kubeconfig: bed.kubeconfig, context: "base" });
         const path = objects.path(CONFIG_MAPS);
-        const read = await requestAs(bed, token, { path: `${path}/settings-alpha` });
+        const read = await robot.request({ path: `${path}/settings-alpha` });
         expect([name, read.status]).toEqual([name, 200]);
         const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: `by-robot-${name}` } };
-        expect((await requestAs(bed, token, { method: "POST", path, body })).status).toBe(201);
-        const secrets = objects.path(SECRETS);
-        expect((await requestAs(bed, token, { path: secrets })).status).toBe(403);
+        expect((await robot.request({ method: "POST", path, body })).status).toBe(201);
+        expect((await robot.request({ path: objects.path(SECRETS) })).status).toBe(403);
       }
     },
   };
