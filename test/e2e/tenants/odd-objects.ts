@@ -147,15 +147,13 @@ function shortLives(): Oddity {
       await makeEvent(place.objects, "lasting");
       await makeShortLived(place, "gone-before", 1);
     },
-    async beforeVerify(place) {
+    async beforeCutover(place) {
       await makeShortLived(place, "gone-meanwhile", 5);
       const carried = async () => {
         const { entry } = await place.bed.store(place.to).get(key(place, "gone-meanwhile"));
         return entry !== undefined || "it is not there";
       };
       await pollUntil("the event is carried over", carried, { everyMs: 20, deadlineMs: 4_000 });
-    },
-    async beforeCutover(place) {
       await makeShortLived(place, "gone-at-cutover", 2);
     },
     async after(place) {
