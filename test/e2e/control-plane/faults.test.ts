@@ -68,6 +68,8 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     }
     expect((await move.result()).verified).toBe(true);
     expectUnharmed(await clients.conclude());
+    // No network was cut, so nothing explains a silence either.
+    expect(await quorum.problems()).toEqual([]);
     const attempts = await attemptsOf(move);
     expect(attempts.get("joinDestinationPeers")).toBeGreaterThan(1);
     await expectSettledIn(bed, to);
