@@ -20,7 +20,7 @@ const AROUND_MS = 8_000;
 /** A resource of a bound API is left out: after kcp's own migration it answers 404 for ever. */
 const measured = [configMaps, widgets];
 const resources: readonly string[] = measured.map(({ plural }) => plural);
-const REQUESTS_PER_SECOND = Number(process.env["RPS"] ?? 100);
+const REQUESTS_PER_SECOND = 100;
 /** Every verb of both resources equally often, for a gap has the interval of its requests as its grain. */
 const even = {
   loads: measured.map((resource) => [resource, 1 / measured.length] as const),
