@@ -132,13 +132,12 @@ function wasRunning({ startedAt, endedAt, runs }: StepProgress, at: number): boo
 /** @returns undefined when a preflight that was struck has refused. */
 async function reportOf(move: WorkflowHandle, mayRefuse: boolean): Promise<unknown> {
   const result = move.result();
-  if (!mayRefuse) return await result;
   try {
     return await result;
   } catch {
-    const { type } = await failureOf(result);
-    if (type === "Refused") return undefined;
-    throw new Error(`the move failed with ${type}`);
+    const { type, message, details } = await failureOf(result);
+    if (mayRefuse && type === "Refused" && details?.phase === PREFLIGHT) return undefined;
+    throw new Error(`the move failed with ${type} in ${details?.phase}: ${message}`);
   }
 }
 
