@@ -19,7 +19,7 @@ export interface CopyProgress {
 }
 
 /** What an object says about itself and its owners. */
-export interface Kinship {
+interface Kinship {
   readonly uid: string;
   readonly owners: readonly string[];
 }
@@ -29,21 +29,24 @@ interface PlannedWrite extends Write {
   readonly seen: bigint;
 }
 
-interface Owned extends Kinship {
+/** What waits until others are there. */
+interface Held {
   readonly key: Key;
   readonly created: bigint;
   readonly seen: bigint;
 }
+
+type Owned = Held & Kinship;
 
 export interface CopyOptions {
   readonly cluster: string;
   /** Each stage is complete at the destination before the next one begins. */
   readonly stages: readonly (readonly ClusterRange[])[];
   /**
-   * Tells the owners of an entry that has some. Such entries come after all others, and after their owners, because a
-   * garbage collector watches the destination and deletes what has no owner there.
+   * Tells the owners of an entry that has some, or that they cannot be seen. Such entries come after all others, and
+   * after their owners, because a garbage collector watches the destination and deletes what has no owner there.
    */
-  readonly kinship?: (entry: Entry) => Kinship | undefined;
+  readonly kinship?: (entry: Entry) => Kinship | "hidden" | undefined;
   readonly signal: AbortSignal;
   /** Told now and then, and at the end. */
   readonly onProgress?: (progress: Readonly<CopyProgress>) => void;
@@ -79,6 +82,7 @@ class Copy {
   readonly #options: CopyOptions;
   readonly #progress: CopyProgress = { keys: 0, bytes: 0, written: 0, deleted: 0 };
   readonly #owned: Owned[] = [];
+  readonly #hidden: Held[] = [];
   #toldAt = 0;
 
   constructor(origin: Required<Side>, writer: Writer, options: CopyOptions) {
@@ -106,26 +110,31 @@ class Copy {
         }
         const seen = difference.destination?.modRevision ?? 0n;
         const kinship = entry && this.#options.kinship?.(entry);
-        if (entry && kinship) this.#owned.push({ key, seen, created: entry.createRevision, ...kinship });
-        else yield { key, entry, seen };
+        if (!entry || !kinship) {
+          yield { key, entry, seen };
+          continue;
+        }
+        const held = { key, seen, created: entry.createRevision };
+        if (kinship === "hidden") this.#hidden.push(held);
+        else this.#owned.push({ ...held, ...kinship });
       }
     }
   }
 
-  /** Owned objects, owners a generation before what they own. */
-  #generations(): Owned[][] {
+  /** Owned objects, owners a generation before what they own; at the end those that do not show their owners, by age. */
+  #generations(): Held[][] {
     const generationOf = new Map<string, number>();
-    const generations: Owned[][] = [];
+    const generations: Held[][] = [];
     // An owner is as a rule older than what it owns, so one pass in order of age knows each owner's generation.
-    for (const one of this.#owned.toSorted((a, b) => (a.created < b.created ? -1 : 1))) {
+    for (const one of byAge(this.#owned)) {
       const generation = Math.max(...one.owners.map((owner) => generationOf.get(owner) ?? -1)) + 1;
       generationOf.set(one.uid, generation);
       (generations[generation] ??= []).push(one);
     }
-    return generations;
+    return [...generations, byAge(this.#hidden)];
   }
 
-  async *#readAgain(owned: Owned[]): AsyncGenerator<PlannedWrite, void, undefined> {
+  async *#readAgain(owned: readonly Held[]): AsyncGenerator<PlannedWrite, void, undefined> {
     const { store, revision } = this.#origin;
     for (let at = 0; at < owned.length; at += MAX_OPERATIONS) {
       const chunk = owned.slice(at, at + MAX_OPERATIONS);
@@ -176,4 +185,8 @@ class Copy {
     this.#progress.keys += 1;
     this.#progress.bytes += entry.value.length;
   }
+}
+
+function byAge<T extends Held>(held: readonly T[]): T[] {
+  return held.toSorted((a, b) => (a.created < b.created ? -1 : 1));
 }

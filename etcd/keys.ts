@@ -33,6 +33,8 @@ export interface ParsedKey {
 }
 
 export const CUSTOM_RESOURCES = "customresources";
+/** The family of Secrets. */
+export const SECRETS = "core/secrets";
 const IDENTITY = /^[0-9a-f]{64}$/;
 
 /** kcp makes ids of lower-case base36 (kcp, pkg/reconciler or admission of Workspaces); `root` and tests use short ones. */

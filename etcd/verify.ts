@@ -9,6 +9,7 @@ import { MAX_OPERATIONS } from "./store.ts";
 import type { Store } from "./store.ts";
 import { readPosition } from "./tail.ts";
 import { watch } from "./watch.ts";
+import { forEachConcurrently } from "./writer.ts";
 
 export interface FamilyProof {
   readonly family: string;
@@ -36,11 +37,13 @@ export interface VerifyOptions {
   /** Which families to compare; all when left out. */
   readonly includes?: (family: string) => boolean;
   /** The rule that allows a difference, if any does. */
-  readonly allowed: (difference: Difference) => string | undefined;
+  readonly allowed: (difference: Difference) => Promise<string | undefined>;
   readonly onProgress?: (keys: number) => void;
 }
 
 const SAMPLES = 10;
+/** Bounds the memory: a chunk has at most 128 values of 1.5 MiB from each side. */
+const CHUNKS_AT_ONCE = 4;
 
 /**
  * Proves, while a tail may go on, that the destination equals the origin: the recorded position pairs one revision of
@@ -73,7 +76,7 @@ export async function verify(
       options.signal.throwIfAborted();
       if (!isCarried(origin.prefix, cluster, difference.key)) continue;
       if (difference.origin && isEqual(difference)) digest.add(difference.origin);
-      else record(result, difference, options.allowed(difference));
+      else record(result, difference, await options.allowed(difference));
       options.onProgress?.(++keys);
     }
     if (digest.keys > 0) result.families.push(proof(range, digest));
@@ -147,15 +150,15 @@ export async function compareKeys(
   destination: Side,
   keys: Iterable<Key>,
 ): Promise<Difference[]> {
-  const compared = chunksOf([...keys]).map(async (chunk) => {
+  const found: Difference[] = [];
+  await forEachConcurrently(chunksOf([...keys]), CHUNKS_AT_ONCE, async (chunk) => {
     const [left, right] = await Promise.all(
       [origin, destination].map(async ({ store, revision }) => await store.getMany(chunk, revision)),
     );
-    return chunk
-      .map((key) => ({ key, origin: left?.get(key), destination: right?.get(key) }))
-      .filter((difference) => (difference.origin || difference.destination) && !isEqual(difference));
+    const differences = chunk.map((key) => ({ key, origin: left?.get(key), destination: right?.get(key) }));
+    found.push(...differences.filter((one) => (one.origin || one.destination) && !isEqual(one)));
   });
-  return (await Promise.all(compared)).flat();
+  return found;
 }
 
 /** The number of keys in each range, as of `revision`, or the newest. */

@@ -6,7 +6,7 @@
 import { fieldsOf } from "./protobuf-fields.ts";
 
 const MAGIC = Buffer.from("k8s\0");
-const ENCRYPTED = "k8s:enc:";
+const ENCRYPTED = Buffer.from("k8s:enc:");
 const OWNER_REFERENCES = Buffer.from('"ownerReferences"');
 
 /** Field numbers (apimachinery, runtime and meta/v1 generated.proto); `metadata` is the first field of every kind. */
@@ -31,9 +31,10 @@ export function typeOf(value: Buffer): { apiVersion: string; kind: string } | un
   }
 }
 
-/** The object's own uid and those of its owners; undefined for an object without owners. */
-export function kinshipOf(value: Buffer): { uid: string; owners: string[] } | undefined {
+/** The object's own uid and those of its owners; undefined for an object without owners, "hidden" for an encrypted one. */
+export function kinshipOf(value: Buffer): { uid: string; owners: string[] } | "hidden" | undefined {
   if (value.subarray(0, 4).equals(MAGIC)) return kinshipInProtobuf(value.subarray(4));
+  if (encryptionOf(value) !== undefined) return "hidden";
   // Most objects have no owners, and parsing is dear: look for the word first.
   if (!value.includes(OWNER_REFERENCES)) return undefined;
   const { metadata } = parseJson(value) as {
@@ -64,7 +65,7 @@ function parseJson(value: Buffer): object {
 
 /** The encryption that a value was stored with, e.g. `k8s:enc:aescbc:v1:key1`; undefined for plain values. */
 export function encryptionOf(value: Buffer): string | undefined {
-  if (!value.subarray(0, ENCRYPTED.length).equals(Buffer.from(ENCRYPTED))) return undefined;
+  if (!value.subarray(0, ENCRYPTED.length).equals(ENCRYPTED)) return undefined;
   return value.subarray(0, 200).toString("latin1").split(":").slice(0, 5).join(":");
 }
 

@@ -1,6 +1,7 @@
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { stringify } from "yaml";
 import { CertificateAuthority } from "./certificates.ts";
 import type { CertificateFiles, ClientTls } from "./certificates.ts";
 import type { KcpPorts } from "./kcp-servers.ts";
@@ -33,10 +34,15 @@ export interface KcpPki {
   readonly mountsProxy: CertificateFiles;
   /** Private key that signs service account tokens, and the public one that checks them. */
   readonly serviceAccount: { readonly privateKey: string; readonly publicKey: string };
+  /** An EncryptionConfiguration of each shard, for Secrets. */
+  readonly encryption: ReadonlyMap<string, string>;
 }
 
-/** Makes all certificates of a topology with these shards, in one folder. */
-export async function makePki(folder: string, shards: readonly string[]): Promise<KcpPki> {
+/**
+ * Makes all certificates and keys of a topology with these shards, in one folder.
+ * @param oneKey all shards encrypt by the same key; otherwise by keys that are only called the same.
+ */
+export async function makePki(folder: string, shards: readonly string[], oneKey: boolean): Promise<KcpPki> {
   await mkdir(folder, { recursive: true });
   const [serving, client, requestHeader] = await Promise.all([
     CertificateAuthority.create(join(folder, "serving"), "serving-ca"),
@@ -61,6 +67,7 @@ export async function makePki(folder: string, shards: readonly string[]): Promis
     requestHeader: await requestHeader.issue("kcp-front-proxy"),
     mountsProxy: await requestHeader.issue("kcp-mounts-proxy"),
     serviceAccount: await makeServiceAccountKeys(folder),
+    encryption: await makeEncryption(folder, shards, oneKey),
   };
 }
 
@@ -134,4 +141,25 @@ async function makeServiceAccountKeys(folder: string): Promise<KcpPki["serviceAc
   });
   await writeFile(files.publicKey, pair.publicKey.export({ type: "spki", format: "pem" }));
   return files;
+}
+
+/** As in production, with the secretbox provider. */
+async function makeEncryption(
+  folder: string,
+  shards: readonly string[],
+  oneKey: boolean,
+): Promise<KcpPki["encryption"]> {
+  const shared = randomBytes(32);
+  return await forEachShard(shards, async (name) => {
+    const file = join(folder, `encryption-${name}.yaml`);
+    const secret = (oneKey ? shared : randomBytes(32)).toString("base64");
+    const secretbox = { keys: [{ name: "key1", secret }] };
+    const configuration = {
+      apiVersion: "apiserver.config.k8s.io/v1",
+      kind: "EncryptionConfiguration",
+      resources: [{ resources: ["secrets"], providers: [{ secretbox }, { identity: {} }] }],
+    };
+    await writeFile(file, stringify(configuration), { mode: 0o600 });
+    return file;
+  });
 }

@@ -85,6 +85,7 @@ export function shardServer(context: KcpContext, name: string, etcd: ShardEtcd):
     `--etcd-cafile=${etcd.tls.ca}`,
     `--etcd-certfile=${etcd.tls.cert}`,
     `--etcd-keyfile=${etcd.tls.key}`,
+    `--encryption-provider-config=${pki.encryption.get(name)}`,
     `--feature-gates=LogicalClusterMigration=${context.migrationGate}`,
   ]);
 }

@@ -49,6 +49,8 @@ export interface KcpOptions extends ShardEtcdOptions {
   readonly extraShards?: readonly string[];
   /** kcp's alpha feature gate LogicalClusterMigration, which rehome's best fence needs. Default true. */
   readonly migrationGate?: boolean;
+  /** Shards encrypt Secrets at rest by one key. Default true; otherwise each by its own, of the same name. */
+  readonly oneKey?: boolean;
   /** Told the name of each server that is being started. */
   readonly onProgress?: (server: string) => void;
 }
@@ -75,7 +77,7 @@ async function prepare(options: KcpOptions): Promise<Kcp> {
   const commands = await findCommands();
   const ports = await choosePorts(names);
   await mkdir(workDir, { recursive: true });
-  const pki = await makePki(join(workDir, "pki"), names);
+  const pki = await makePki(join(workDir, "pki"), names, options.oneKey ?? true);
   const kubeconfigs = await writeKubeconfigs(workDir, pki, names, ports);
   const migrationGate = options.migrationGate ?? true;
   const context: KcpContext = { workDir, commands, ports, pki, kubeconfigs, migrationGate };

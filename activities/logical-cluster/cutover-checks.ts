@@ -1,11 +1,12 @@
+import type { Difference } from "../../etcd/compare.ts";
 import { readFloor } from "../../etcd/floor.ts";
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { ClusterRange, Key } from "../../etcd/keys.ts";
 import { compareKeys, countKeys } from "../../etcd/verify.ts";
-import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isFenced } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { allowedBetween } from "./differences.ts";
 import type { Session } from "./session.ts";
 
 /** @throws ApplicationFailure `NotVerified` when one of the keys differs for a reason that no rule allows. */
@@ -16,7 +17,10 @@ export async function mustBeEqual(
 ): Promise<void> {
   const left = { store: from.store, ...(at.origin !== undefined && { revision: at.origin }) };
   const right = { store: to.store, ...(at.destination !== undefined && { revision: at.destination }) };
-  const differences = (await compareKeys(left, right, keys)).filter((found) => !allowedDifference(found));
+  const allowed = allowedBetween({ from, to });
+  const differences: Difference[] = [];
+  for (const found of await compareKeys(left, right, keys))
+    if ((await allowed(found)) === undefined) differences.push(found);
   if (differences.length === 0) return;
   throw failure("NotVerified", {
     message: `${differences.length} keys of ${cluster} that changed during the move differ`,

@@ -11,7 +11,6 @@ import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
-import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { isEarly, isLate } from "../../kubernetes/kcp/families.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
@@ -23,6 +22,7 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted } from "./deleted.ts";
 import { isSeenFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
+import { allowedBetween } from "./differences.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 import { preventSwitch, readSwitched } from "./switched.ts";
@@ -144,7 +144,7 @@ async function prepare(
     cluster,
     signal,
     includes: isLate,
-    allowed: allowedDifference,
+    allowed: allowedBetween({ from, to }),
   });
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;

@@ -6,9 +6,9 @@ import { clusterPath, logicalClusterPath } from "../../kubernetes/kcp/logical-cl
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasMigrationGate } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
-import { encryptionOf } from "../../kubernetes/stored-object.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { refuseEncrypted } from "./preflight-encryption.ts";
 
 const TESTED_VERSION = /v0\.32\./;
 /** From these on a compaction keeps a deletion made at its own revision (etcd issue 19179); before, a tail could miss it. */
@@ -91,6 +91,7 @@ async function checkPair(shard: Shard, field: string): Promise<void> {
   const { store, api, name } = shard;
   const range = prefixRange(`${store.prefix}/core.kcp.io/logicalclusters/customresources/`);
   const { entries } = await store.read(range, { limit: 1 });
+  if (entries[0]) refuseEncrypted(shard, entries[0]);
   const cluster = entries[0] && parseKey(store.prefix, entries[0].key)?.cluster;
   const stored = entries[0] && (JSON.parse(entries[0].value.toString()) as LogicalCluster);
   const served = cluster && (await api.find<LogicalCluster>({ path: logicalClusterPath(cluster) }));
@@ -170,22 +171,4 @@ async function checkApiBinding(site: KcpSite, { metadata, spec }: Binding, clust
     found: `status ${status}`,
     advice: "remove the binding or restore the export; the destination could not serve this API",
   });
-}
-
-/** Values are copied as they are stored, so both shards must read each other's encryption at rest. */
-export async function checkEncryption(from: Shard, to: Shard, cluster: string): Promise<void> {
-  const ours = await sample(from, clusterRange(from.store.prefix, "core/secrets", cluster));
-  if (ours === undefined) return;
-  const theirs = await sample(to, prefixRange(`${to.store.prefix}/core/secrets/`));
-  const [left, right] = [ours, theirs].map((value) => value && encryptionOf(value));
-  if (left === right || (left === undefined && theirs === undefined)) return;
-  throw failure("Refused", {
-    message: `secrets are stored differently: ${left ?? "not encrypted"} at ${from.name}, ${right ?? "not encrypted"} at ${to.name}`,
-    advice:
-      "give both shards the same --encryption-provider-config, let them rewrite their secrets, then start again",
-  });
-}
-
-async function sample({ store }: Shard, range: { start: string; end: string }): Promise<Buffer | undefined> {
-  return (await store.read(range, { limit: 1 })).entries[0]?.value;
 }

@@ -10,12 +10,12 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { parseInput } from "../parse-input.ts";
 import {
   checkApiBindings,
-  checkEncryption,
   checkShard,
   chooseFence,
   unreachableStore,
   versionWarnings,
 } from "./preflight-shard.ts";
+import { checkEncryption } from "./preflight-encryption.ts";
 import { contentWarnings, refuseUnmovableContent } from "./preflight-content.ts";
 import { refuseOwnRules } from "./preflight-rules.ts";
 import { readLogicalCluster } from "./session.ts";
@@ -51,7 +51,6 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
     await checkDestinationEmpty(resolved, to);
     await Promise.all([
       checkApiBindings(site, from, resolved.cluster),
-      checkEncryption(from, to, resolved.cluster),
       refuseUnmovableContent(from, resolved.cluster),
       refuseOwnRules(from, resolved.cluster),
     ]);
@@ -65,12 +64,13 @@ async function admission(
   from: Shard,
   to: Shard,
 ): Promise<Admission> {
-  const [ranges, ours, theirs, fence, versions] = await Promise.all([
-    rangesOf(from.store, cluster),
+  const ranges = await rangesOf(from.store, cluster);
+  const [ours, theirs, fence, versions, encryption] = await Promise.all([
     from.store.head(),
     to.store.head(),
     chooseFence(input, from),
     versionWarnings([from, to]),
+    checkEncryption(from, to, ranges),
   ]);
   const gap = ours > theirs ? ours - theirs : 0n;
   if (input.revisions === "align" && gap > BigInt(input.maxRevisionGap)) {
@@ -85,7 +85,7 @@ async function admission(
     cluster,
     path,
     fence,
-    warnings: [...versions, ...(await contentWarnings(from.store, cluster, families))],
+    warnings: [...versions, ...encryption, ...(await contentWarnings(from.store, cluster, families))],
     from: from.name,
     to: to.name,
     keys: ranges.reduce((sum, { keys }) => sum + keys, -1),

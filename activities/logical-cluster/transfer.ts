@@ -6,13 +6,13 @@ import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
-import { allowedDifference } from "../../kubernetes/kcp/allowed.ts";
 import { copyStages, isEarly } from "../../kubernetes/kcp/families.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { warmUp } from "./custom-resources.ts";
+import { allowedBetween } from "./differences.ts";
 import { heeding } from "./heeding.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -105,7 +105,7 @@ export function createTransferActivities(site: KcpSite): Steps {
         cluster: subject.cluster,
         signal: work.signal,
         includes: isEarly,
-        allowed: allowedDifference,
+        allowed: allowedBetween({ from, to }),
         onProgress: (done) => work.tell({ done, unit: "keys" }),
       });
       await warmUp({ from, to, cluster: subject.cluster }, proof.destinationRevision, {

@@ -12,7 +12,7 @@ const MANAGED_FIELDS = 17;
 const MAP_KEY = 1;
 /** core/v1 generated.proto. */
 const SECRET = { data: 2, type: 3 };
-const TOKEN_TYPE = "kubernetes.io/service-account-token";
+export const TOKEN_TYPE = "kubernetes.io/service-account-token";
 
 /**
  * A stored object without one annotation and without managed fields, for comparing it with another.

@@ -12,6 +12,7 @@ import { countKeys, verify } from "../../etcd/verify.ts";
 import { watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
 import { isEarly } from "../../kubernetes/kcp/families.ts";
+import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { Token } from "../../etcd/token.ts";
 import { Writer } from "../../etcd/writer.ts";
 import { PREFIX, dump, fill, never, startMove, twoStores } from "./fixture.ts";
@@ -44,7 +45,7 @@ function tenants(objects: number) {
 }
 
 const text = (keys: string[]) => keys.map((key) => [key, `value of ${key}`] as const);
-const nothingAllowed = () => undefined;
+const nothingAllowed = async () => undefined;
 
 /** Keeps every transaction, to be made again. */
 class RecordingWriter extends Writer {
@@ -89,6 +90,35 @@ async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
 }
 
 describe("copying a cluster", () => {
+  it("writes owners before what they own, and at the end what does not show its owners", async () => {
+    const object = (uid: string, ...owners: string[]) =>
+      JSON.stringify({ metadata: { uid, ownerReferences: owners.map((owner) => ({ uid: owner })) } });
+    const at = (family: string, name: string) => `${PREFIX}/${family}/${CLUSTER}/default/${name}`;
+    // Each family sorts before that of its owner.
+    const rows = [
+      [at("core/services", "owner"), '{"metadata":{"uid":"owner"}}'],
+      [at("core/secrets", "hidden-1"), "k8s:enc:secretbox:v1:key1:\0"],
+      [at("core/pods", "child"), object("child", "owner")],
+      [at("core/secrets", "hidden-2"), "k8s:enc:secretbox:v1:key1:\x01"],
+      [at("core/configmaps", "grandchild"), object("grandchild", "child", "owner")],
+    ] as const;
+    for (const row of rows) await fill(stores.origin, [row]);
+    const move = await startMove(stores, CLUSTER);
+    const revision = await pulse(move.origin);
+    const stages = [await rangesOf(stores.origin, CLUSTER, revision)];
+    await copySnapshot({ store: stores.origin, revision }, move.writer, {
+      cluster: CLUSTER,
+      stages,
+      kinship: ({ value }) => kinshipOf(value),
+      signal: never,
+    });
+    const copies = await stores.destination.getMany(rows.map(([key]) => key));
+    const inOrder = [...copies.values()].toSorted((a, b) => Number(a.createRevision - b.createRevision));
+    const names = inOrder.map(({ key }) => key.slice(key.lastIndexOf("/") + 1));
+    expect(names.slice(0, 3)).toEqual(["owner", "child", "grandchild"]);
+    expect(names.slice(3).toSorted()).toEqual(["hidden-1", "hidden-2"]);
+  });
+
   it("carries every layout and nothing of tenants whose names look like the cluster's id", async () => {
     const { ours, foreign } = tenants(1_000);
     await fill(

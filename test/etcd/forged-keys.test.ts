@@ -98,7 +98,7 @@ const where = (all: Content, isWanted: (key: Key) => boolean) =>
 /** Something that moves one cluster from store to store while `meanwhile` goes on. */
 type Mover = (stores: TwoStores, victim: string, meanwhile: () => Promise<void>) => Promise<void>;
 
-const none = () => undefined;
+const none = async () => undefined;
 
 const ours: Mover = async (stores, victim, meanwhile) => {
   const { origin, destination, writer } = await startMove(stores, victim, `move of ${victim}`);

@@ -13,6 +13,7 @@ export interface KubeObject {
     readonly namespace?: string;
     readonly uid: string;
     readonly resourceVersion: string;
+    readonly deletionTimestamp?: string;
     readonly annotations?: Readonly<Record<string, string>>;
   };
   readonly data?: Readonly<Record<string, string>>;

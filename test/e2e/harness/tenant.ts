@@ -11,7 +11,7 @@ export const MARKER = "tenant-data-5f2c8e";
 
 export const GROUP = "shop.rehome.test";
 export const GADGETS = `/apis/${GROUP}/v1/namespaces/default/gadgets`;
-const EXPORTED = "export.rehome.test";
+export const EXPORTED = "export.rehome.test";
 export const WIDGETS = `/apis/${EXPORTED}/v1/namespaces/default/widgets`;
 export const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const APIS = "/apis/apis.kcp.io/v1alpha2";

@@ -62,6 +62,7 @@ describe("stored objects", () => {
   it("tell how they are encrypted", () => {
     expect(encryptionOf(Buffer.from("k8s:enc:aescbc:v1:key1:\0\x01"))).toBe("k8s:enc:aescbc:v1:key1");
     expect(encryptionOf(protobuf(named))).toBeUndefined();
+    expect(kinshipOf(Buffer.from("k8s:enc:aescbc:v1:key1:\0\x01"))).toBe("hidden");
   });
 
   it.each([Buffer.alloc(0), Buffer.from("k8s\0"), Buffer.from("k8s\0\xff\xff\xff"), Buffer.from("{")])(

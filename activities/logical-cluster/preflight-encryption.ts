@@ -1,0 +1,87 @@
+import { SECRETS, displayKey, prefixRange } from "../../etcd/keys.ts";
+import type { ClusterRange, KeyRange } from "../../etcd/keys.ts";
+import type { Entry, Store } from "../../etcd/store.ts";
+import { encryptionConfigHash } from "../../kubernetes/encryption-config.ts";
+import { encryptionOf } from "../../kubernetes/stored-object.ts";
+import type { Shard } from "../../sites/kcp.ts";
+import { failure } from "../../workflows/engine/failures.ts";
+
+const ADVICE =
+  "give both shards the same file in --encryption-provider-config, let them write these objects anew, then start again";
+
+/** What rehome itself reads in the store. */
+const READ = [
+  "apiextensions.k8s.io/customresourcedefinitions",
+  "apis.kcp.io/apibindings",
+  "core.kcp.io/logicalclusters",
+  "tenancy.kcp.io/workspaces",
+];
+
+/** @throws ApplicationFailure `Refused` for an object that rehome must read and cannot. */
+export function refuseEncrypted({ name, store }: Pick<Shard, "name" | "store">, { key, value }: Entry): void {
+  const encryption = encryptionOf(value);
+  if (encryption === undefined) return;
+  throw failure("Refused", {
+    message: `shard ${name} encrypts objects that rehome has to read in its store`,
+    site: store.name,
+    found: `${displayKey(key)}: ${encryption}`,
+    advice: `leave ${READ.map((family) => family.split("/").toReversed().join(".")).join(", ")} out of --encryption-provider-config`,
+  });
+}
+
+/**
+ * Values are copied as they are stored, so the destination must be able to read what the origin has encrypted. A shard
+ * that cannot read one Secret can list no tenant's Secrets any more, so a key that has nothing but its name in common
+ * with the origin's must be found before the copy. One value of each resource is looked at.
+ *
+ * @returns a warning where the keys cannot be compared.
+ * @throws ApplicationFailure `Refused`
+ */
+export async function checkEncryption(
+  from: Shard,
+  to: Shard,
+  ranges: readonly ClusterRange[],
+): Promise<string[]> {
+  const found = await Promise.all(ranges.map(async (range) => await compare(from, to, range)));
+  const pairs = found.filter(({ ours, theirs }) => ours !== undefined || theirs !== undefined);
+  if (pairs.length === 0) return [];
+  const [left, right] = await Promise.all([from, to].map(configurationOf));
+  if (left !== undefined && left === right) return [];
+  const unlike = pairs.find(({ ours, theirs }) => ours !== theirs);
+  if (unlike || (left !== undefined && right !== undefined)) {
+    const { family, ours = "not encrypted", theirs = "not encrypted" } = unlike ?? pairs[0]!;
+    throw failure("Refused", {
+      message: unlike
+        ? `${family} are stored differently at the two shards`
+        : `${family} are encrypted by keys of one name, but the configurations of the two shards are not the same`,
+      found: `${ours} at ${from.name}, ${theirs} at ${to.name}`,
+      advice: ADVICE,
+    });
+  }
+  return [
+    `${pairs.map(({ family }) => family).join(", ")} are encrypted, and the shards do not tell whether by the same keys: make sure that they have the same --encryption-provider-config`,
+  ];
+}
+
+/** How a family of the cluster is encrypted at the origin, and, of any cluster, at the destination. */
+async function compare(from: Shard, to: Shard, range: ClusterRange) {
+  const { family } = range;
+  const entry = await sample(from.store, range);
+  if (entry && READ.some((read) => family === read || family.startsWith(`${read}/`)))
+    refuseEncrypted(from, entry);
+  const ours = entry && encryptionOf(entry.value);
+  // A look at all clusters of a large shard costs it something: of what is stored plainly only Secrets are worth it.
+  if (ours === undefined && family !== SECRETS) return { family, ours, theirs: undefined };
+  const other = await sample(to.store, prefixRange(`${to.store.prefix}/${family}/`));
+  return { family, ours, theirs: other && encryptionOf(other.value) };
+}
+
+/** The same for two shards that have the same keys; undefined where a replica does not tell. */
+async function configurationOf({ replicas }: Shard): Promise<string | undefined> {
+  const hashes = await Promise.all(replicas.map(encryptionConfigHash));
+  return hashes.includes(undefined) ? undefined : [...new Set(hashes)].join();
+}
+
+async function sample(store: Store, range: KeyRange): Promise<Entry | undefined> {
+  return (await store.read(range, { limit: 1 })).entries[0];
+}
