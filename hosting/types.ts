@@ -5,6 +5,8 @@
  * it asked for is in effect, and stops waiting when `signal` fires.
  */
 
+import type { RoundTripReading } from "../etcd/membership/round-trip.ts";
+
 export type Side = "source" | "destination";
 
 /** An etcd member as others reach it. */
@@ -137,13 +139,13 @@ export interface Hosting {
   awaitMemberReady(side: Side, etcd: string, ordinal: number, signal: AbortSignal): Promise<void>;
   /** Stops the members from `keep` upward and deletes their data; returns when the pods are gone. */
   stopMembers(side: Side, etcd: string, keep: number, signal: AbortSignal): Promise<void>;
-  /** Round trip between a member and its peers on the other side in ms, as etcd itself measures it; undefined before it has. */
-  peerRoundTripMs(
+  /** What a member has measured of its peers on the other side; undefined where it cannot be asked. */
+  peerRoundTrips(
     etcd: string,
     ordinal: number,
     peers: readonly string[],
     signal: AbortSignal,
-  ): Promise<number | undefined>;
+  ): Promise<RoundTripReading | undefined>;
 
   /** Copies everything the control plane is made of to the destination, workloads with no replicas. */
   carryOver(signal: AbortSignal): Promise<CarriedOver>;

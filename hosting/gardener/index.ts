@@ -20,7 +20,7 @@ import { advertise, advertises, credentialsOf, findEtcd, innerPeerUrls } from ".
 import { handOverExtensions } from "./extensions.ts";
 import { MEMBERS, inspect } from "./inspect.ts";
 import { copyMachines } from "./machines.ts";
-import { roundTripMs } from "../../etcd/membership/round-trip.ts";
+import { readRoundTrips } from "../../etcd/membership/round-trip.ts";
 import { metricsOf } from "./metrics.ts";
 import { API_SERVER, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
@@ -152,11 +152,11 @@ export function createGardenerHosting(
       if (side === "destination" && keep === 0)
         await shoot.mark("DestinationEtcdPeersJoined", "False", `${etcd} has left again`, signal);
     },
-    async peerRoundTripMs(etcd, ordinal, peers, signal) {
+    async peerRoundTrips(etcd, ordinal, peers, signal) {
       const members = await exposeMembers(destination, etcd, MEMBERS, signal);
       const { clientUrl } = members[ordinal] as MemberAddress;
       const metrics = await metricsOf(clientUrl, await credentials(etcd, signal), signal);
-      return roundTripMs(metrics, peers);
+      return readRoundTrips(metrics, peers);
     },
 
     async carryOver(signal) {

@@ -18,7 +18,7 @@ import {
   inspectEtcd,
   mayBeTold,
   noteTold,
-  peerRoundTripMs,
+  peerRoundTrips,
   startMember,
   stopMembers,
 } from "./members.ts";
@@ -148,8 +148,8 @@ export function createStatefulSetHosting(
     awaitMemberReady: async (side, etcd, ordinal, signal) =>
       await awaitMemberReady(at[side], etcd, ordinal, signal),
     stopMembers: async (side, etcd, keep, signal) => await stopMembers(at[side], etcd, keep, signal),
-    peerRoundTripMs: async (etcd, ordinal, peers, signal) =>
-      await peerRoundTripMs(destination, etcd, ordinal, peers, signal),
+    peerRoundTrips: async (etcd, ordinal, peers, signal) =>
+      await peerRoundTrips(destination, etcd, ordinal, peers, signal),
 
     async carryOver(signal) {
       const existing = await claims.findOwn(seeds.destination, signal);

@@ -1,4 +1,5 @@
-import { roundTripMs } from "../../etcd/membership/round-trip.ts";
+import { readRoundTrips } from "../../etcd/membership/round-trip.ts";
+import type { RoundTripReading } from "../../etcd/membership/round-trip.ts";
 import { merge, removeObject, awaitObjects } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { Bootstrap, EtcdCredentials, EtcdInspection, MemberAddress } from "../types.ts";
@@ -265,18 +266,17 @@ export async function stopMembers(
   );
 }
 
-/** The round trip to the slowest of some peers, as the member itself has measured it; see etcd/membership/round-trip.ts. */
-export async function peerRoundTripMs(
+/** What a member has measured of its peers; undefined where it cannot be asked. */
+export async function peerRoundTrips(
   seed: SeedNamespace,
   etcd: string,
   ordinal: number,
   peers: readonly string[],
   signal: AbortSignal,
-): Promise<number | undefined> {
+): Promise<RoundTripReading | undefined> {
   const path = `${seed.core("pods")}/http:${podOf(etcd, ordinal)}:${METRICS_PORT}/proxy/metrics`;
   const { status, body } = await seed.api.request({ path, signal });
-  if (status !== 200) return undefined;
-  return roundTripMs(body, peers);
+  return status === 200 ? readRoundTrips(body, peers) : undefined;
 }
 
 function ordinalOf({ metadata }: KubeObject): number {

@@ -89,18 +89,20 @@ async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
   return { copied, revision, ranges };
 }
 
+function ownedObject(uid: string, ...owners: string[]): string {
+  return JSON.stringify({ metadata: { uid, ownerReferences: owners.map((owner) => ({ uid: owner })) } });
+}
+
 describe("copying a cluster", () => {
   it("writes owners before what they own, and at the end what does not show its owners", async () => {
-    const object = (uid: string, ...owners: string[]) =>
-      JSON.stringify({ metadata: { uid, ownerReferences: owners.map((owner) => ({ uid: owner })) } });
     const at = (family: string, name: string) => `${PREFIX}/${family}/${CLUSTER}/default/${name}`;
     // Each family sorts before that of its owner.
     const rows = [
       [at("core/services", "owner"), '{"metadata":{"uid":"owner"}}'],
       [at("core/secrets", "hidden-1"), "k8s:enc:secretbox:v1:key1:\0"],
-      [at("core/pods", "child"), object("child", "owner")],
+      [at("core/pods", "child"), ownedObject("child", "owner")],
       [at("core/secrets", "hidden-2"), "k8s:enc:secretbox:v1:key1:\x01"],
-      [at("core/configmaps", "grandchild"), object("grandchild", "child", "owner")],
+      [at("core/configmaps", "grandchild"), ownedObject("grandchild", "child", "owner")],
     ] as const;
     for (const row of rows) await fill(stores.origin, [row]);
     const move = await startMove(stores, CLUSTER);
