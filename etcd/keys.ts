@@ -117,6 +117,8 @@ export function ownKeys(prefix: string, cluster: string) {
   return {
     all: prefixRange(`${base}/`),
     lock: `${base}/lock`,
+    /** Token of the last attempt that is over, for one that waits to go on after it. */
+    over: `${base}/over`,
     cursor: `${base}/cursor`,
     pulse: `${base}/pulse`,
     filler: `${base}/filler`,

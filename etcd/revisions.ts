@@ -4,9 +4,10 @@ import type { Key } from "./keys.ts";
 import { isCarried } from "./copy.ts";
 import { IN_FLIGHT } from "./pace.ts";
 import { put } from "./store.ts";
-import type { Entry, Store } from "./store.ts";
+import type { Store } from "./store.ts";
 import type { Token } from "./token.ts";
 import { watch } from "./watch.ts";
+import type { Change } from "./watch.ts";
 import { forEachConcurrently } from "./writer.ts";
 import type { Writer } from "./writer.ts";
 
@@ -55,7 +56,8 @@ export interface TombstoneOptions {
 /**
  * Repeats at the destination the deletions that a client may not have seen yet: for each key of the cluster that was
  * deleted within the origin's history and is absent at `until`, its last content is put and deleted again, so that a
- * watch resumed with a resourceVersion from before the deletion sees it.
+ * watch resumed with a resourceVersion from before the deletion sees it. The history is read twice, first for what is
+ * deleted in the end, since the contents of all deleted objects may be too much to keep.
  * @returns the number of tombstones written.
  */
 export async function writeTombstones(
@@ -63,42 +65,54 @@ export async function writeTombstones(
   writer: Writer,
   options: TombstoneOptions,
 ): Promise<number> {
-  const deleted = await deletedKeys(origin, options);
-  await forEachConcurrently(deleted, IN_FLIGHT, async ([key, last]) => {
+  const deletedAt = new Map<Key, bigint>();
+  for await (const { type, entry } of history(origin, options)) {
+    if (type === "Put") deletedAt.delete(entry.key);
+    else if (isCarried(origin.prefix, options.cluster, entry.key))
+      deletedAt.set(entry.key, entry.modRevision);
+  }
+  if (deletedAt.size === 0) return 0;
+  let written = 0;
+  const again = history(origin, { ...options, previous: true });
+  await forEachConcurrently(again, IN_FLIGHT, async ({ entry: { key, modRevision }, previous }) => {
+    if (!previous || deletedAt.get(key) !== modRevision) return;
     options.signal.throwIfAborted();
     await writer.token.pace.run(async () => {
-      await writer.apply({ key, entry: { ...last, lease: "0" } });
+      await writer.apply({ key, entry: { ...previous, lease: "0" } });
       await writer.apply({ key, entry: undefined });
     });
+    written += 1;
   });
-  return deleted.size;
+  return written;
 }
 
-/** Keys of the cluster whose newest change up to `until` is a deletion, with their last content. */
-async function deletedKeys(origin: Store, options: TombstoneOptions, from = 1n): Promise<Map<Key, Entry>> {
-  const { cluster, until } = options;
-  const deleted = new Map<Key, Entry>();
-  const stop = new AbortController();
-  const signal = AbortSignal.any([options.signal, stop.signal]);
-  try {
-    for await (const changes of watch(origin, {
-      range: watchedRange(origin.prefix),
-      from,
-      previous: true,
-      signal,
-    })) {
-      for (const { type, entry, previous } of changes) {
-        if (entry.modRevision >= until) stop.abort();
-        if (entry.modRevision > until || parseKey(origin.prefix, entry.key)?.cluster !== cluster) continue;
-        if (type === "Put") deleted.delete(entry.key);
-        else if (previous && isCarried(origin.prefix, cluster, entry.key)) deleted.set(entry.key, previous);
+/**
+ * The changes of a cluster in a store's history, up to `until`. It begins where the last compaction left it: from before
+ * that nobody could resume at the origin either.
+ */
+async function* history(
+  store: Store,
+  { cluster, until, signal, previous = false }: TombstoneOptions & { readonly previous?: boolean },
+): AsyncGenerator<Change, void, undefined> {
+  for (let from = 1n; ;) {
+    try {
+      for await (const changes of watch(store, {
+        range: watchedRange(store.prefix),
+        from,
+        previous,
+        signal,
+      })) {
+        for (const change of changes) {
+          const { key, modRevision } = change.entry;
+          if (modRevision <= until && parseKey(store.prefix, key)?.cluster === cluster) yield change;
+        }
+        if (changes.some(({ entry }) => entry.modRevision >= until)) return;
       }
+      signal.throwIfAborted();
+      return;
+    } catch (error) {
+      if (!(error instanceof CompactedError) || error.oldest <= from) throw error;
+      from = error.oldest;
     }
-  } catch (error) {
-    // The history begins where the last compaction left it; nobody could resume from before that at the origin either.
-    if (!(error instanceof CompactedError) || error.oldest <= from) throw error;
-    return await deletedKeys(origin, options, error.oldest);
   }
-  options.signal.throwIfAborted();
-  return deleted;
 }

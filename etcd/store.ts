@@ -1,4 +1,6 @@
 import { readFileSync } from "node:fs";
+import { InterceptingCall } from "@grpc/grpc-js";
+import type { Interceptor } from "@grpc/grpc-js";
 import { handleWhen, noop, retry } from "cockatiel";
 import { Etcd3, isRecoverableError } from "etcd3";
 import type { IKeyValue } from "etcd3";
@@ -56,6 +58,18 @@ export const KEEPALIVE_MS = 10_000;
 
 const RANGE = "/etcdserverpb.KV/Range";
 const TXN = "/etcdserverpb.KV/Txn";
+
+/**
+ * A member that has lost its quorum keeps a stream open for ever, and says nothing, unless it was told that it must have
+ * a leader (etcd v3.6.8, server/etcdserver/api/v3rpc/interceptor.go).
+ */
+const requireLeader: Interceptor = (options, nextCall) =>
+  new InterceptingCall(nextCall(options), {
+    start(metadata, listener, next) {
+      metadata.set("hasleader", "true");
+      next(metadata, listener);
+    },
+  });
 
 /**
  * One shard's etcd. A thin layer over raw calls: keys as {@link Key}, revisions as bigint. What a move does for every
@@ -180,7 +194,7 @@ export class Store {
 
   /** Opens a raw watch stream. etcd3's own watcher is not used: see `watch.ts`. */
   async watchStream() {
-    return await this.#client.watchClient.watch();
+    return await this.#client.watchClient.watch({ interceptors: [requireLeader] });
   }
 
   get leases() {

@@ -29,6 +29,8 @@ export class Token {
    * Takes the lock for `move`, or raises the epoch where the move has it already.
    * @param options.create only the first step of a move may create the lock, so that an old attempt which wakes up
    *   after the move has ended finds nothing to take.
+   * @param options.deletesOnly where the store is full, and so takes deletions and nothing else, the token stays as this
+   *   move's last attempt has left it. That one can put nothing either.
    * @throws LockedError when another move holds the lock, or nobody does and `create` is not set.
    * @throws SupersededError when a newer attempt has raised the epoch to this one's or above.
    */
@@ -36,7 +38,7 @@ export class Token {
     store: Store,
     cluster: string,
     claim: { move: string; epoch: number },
-    options: { create?: boolean } = {},
+    options: { create?: boolean; deletesOnly?: boolean } = {},
   ): Promise<Token> {
     const { lock } = ownKeys(store.prefix, cluster);
     const value = JSON.stringify({ move: claim.move, epoch: claim.epoch });
@@ -46,11 +48,16 @@ export class Token {
       if (held ? held.move !== claim.move : !options.create) throw new LockedError(store.name, held?.move);
       if (held && held.epoch > claim.epoch) throw new SupersededError(store.name);
       if (entry?.value.toString() === value) return new Token(store, cluster, value);
-      const { succeeded } = await store.transact(
-        [when.modifiedAt(lock, entry?.modRevision ?? 0n)],
-        [put(lock, value)],
-      );
-      if (succeeded) return new Token(store, cluster, value);
+      try {
+        const { succeeded } = await store.transact(
+          [when.modifiedAt(lock, entry?.modRevision ?? 0n)],
+          [put(lock, value)],
+        );
+        if (succeeded) return new Token(store, cluster, value);
+      } catch (error) {
+        if (!entry || !options.deletesOnly || !isFull(error)) throw error;
+        return new Token(store, cluster, entry.value.toString());
+      }
     }
   }
 
@@ -75,6 +82,19 @@ export class Token {
     if (entry?.value.toString() !== this.#value) throw new SupersededError(this.store.name);
   }
 
+  /** Notes that this attempt is over: who was superseded by it may go on, with a new token. */
+  async handBack(): Promise<void> {
+    await this.transact([], [put(ownKeys(this.store.prefix, this.cluster).over, this.#value)]);
+  }
+
+  /** Whether the attempt that raised the token last has handed it back. */
+  static async isHandedBack(store: Store, cluster: string): Promise<boolean> {
+    const { lock, over } = ownKeys(store.prefix, cluster);
+    const entries = await store.getMany([lock, over]);
+    const [held, last] = [lock, over].map((key) => entries.get(key)?.value.toString());
+    return held !== undefined && held === last;
+  }
+
   /** Deletes the lock and all of rehome's own keys for this cluster. Nothing can be written under the token after. */
   async release(): Promise<void> {
     await this.transact([], [removeRange(ownKeys(this.store.prefix, this.cluster).all)]);
@@ -85,6 +105,11 @@ export class Token {
 export async function lockHolder(store: Store, cluster: string): Promise<string | undefined> {
   const { entry } = await store.get(ownKeys(store.prefix, cluster).lock);
   return entry && parseLock(entry.value).move;
+}
+
+/** etcd v3.6.8, server/etcdserver/apply/apply.go: with the alarm NOSPACE what costs no space goes through. */
+function isFull(error: unknown): boolean {
+  return error instanceof Error && error.message.includes("database space exceeded");
 }
 
 function parseLock(value: Buffer): { move: string; epoch: number } {

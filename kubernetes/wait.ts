@@ -30,6 +30,22 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
 }
 
+/**
+ * The promise, or the signal's reason if that fires before. What the promise stands for goes on behind the caller's back:
+ * only for what does no harm then.
+ */
+export async function unlessAborted<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
 /** A wait came to its deadline; `seen` is what was found last. */
 export class WaitError extends Error {
   override readonly name = "WaitError";

@@ -34,7 +34,12 @@ interface Move extends Admission {
 }
 
 const table: StepTable<LogicalClusterActivities> = {
-  preflight: { class: "read", summary: "Check input, shards, stores and the cluster; change nothing" },
+  preflight: {
+    class: "read",
+    summary: "Check input, shards, stores and the cluster; change nothing",
+    // Longer than it takes to find that a store or two do not answer: the refusal must be able to name them.
+    limits: { attemptMs: 2 * 60_000 },
+  },
   lock: {
     class: "mutate",
     summary: (s) => `Take the lock of ${s.cluster} in the etcd of ${s.from} and ${s.to}`,
@@ -58,7 +63,7 @@ const table: StepTable<LogicalClusterActivities> = {
       `Wait until every front-proxy serves from ${s.to}, and delete the cluster's object at ${s.from}`,
   },
   cleanOrigin: { class: "transfer", summary: (s) => `Delete the cluster's keys at ${s.from}` },
-  finalize: { class: "mutate", summary: "Take the fence and the locks away, check path and id" },
+  finalize: { class: "wait", summary: "Take the fence and the locks away, check path and id" },
   dismantleFence: { class: "mutate", summary: (s) => `Undo: make ${s.from} serve again` },
   clearDestination: { class: "transfer", summary: (s) => `Undo: delete at ${s.to} what was copied` },
   unlock: { class: "mutate", summary: "Undo: give the lock back" },
@@ -70,7 +75,14 @@ const VERIFICATION_AGE_MS = 2 * 60_000;
 const REPAIRS = 6;
 const REPAIR_AFTER_MS = 3_000;
 
-const steps = (move: Pick<Move, "input">) => activitiesFor(move.input.dryRun, table, move.input.timeouts);
+/** What a cutover does before the fence is up, and after it has taken the fence off again. */
+const AROUND_FENCE_MS = 60_000;
+
+function steps({ input }: Pick<Move, "input">): LogicalClusterActivities {
+  // The fence must come off by its own budget and not by the end of the attempt, which nobody would count.
+  const cutover = { attemptMs: input.fenceBudgetMs + AROUND_FENCE_MS };
+  return activitiesFor(input.dryRun, table, { cutover, ...input.timeouts });
+}
 
 function subject(move: Move): Subject {
   const { cluster, from, to, input } = move;

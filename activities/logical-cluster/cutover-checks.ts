@@ -79,8 +79,12 @@ export async function mustCountAlike(
 }
 
 /** Whether the fence is seen at every replica of the origin, and not when one cannot be asked. */
-export async function isSeenFenced({ from, cluster }: Session, kind: FenceKind): Promise<boolean> {
-  return await isFenced(from.replicas, cluster, kind).catch(() => false);
+export async function isSeenFenced(
+  { from, cluster }: Session,
+  kind: FenceKind,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  return await isFenced(from.replicas, cluster, kind, signal).catch(() => false);
 }
 
 /**

@@ -4,6 +4,8 @@ import { CompactedError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
+import { removeKeys } from "../../etcd/remove.ts";
+import { rangesOf } from "../../etcd/scan.ts";
 import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, startTail, tail } from "../../etcd/tail.ts";
@@ -16,10 +18,11 @@ import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
+import { unlessAborted } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
-import { refuseDeleted } from "./deleted.ts";
+import { refuseDeleted, refuseSuspended } from "./deleted.ts";
 import { isSeenFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
@@ -32,6 +35,8 @@ import { beginWork } from "../work.ts";
 
 type Cutover = LogicalClusterActivities["cutover"];
 type Input = Parameters<Cutover>[0];
+
+const TAKE_BACK_MS = 10_000;
 
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
@@ -55,9 +60,10 @@ export function createCutover(site: KcpSite): Cutover {
     const done = await readSwitched(session);
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
-    const fence = fenceOf(site, input, session.from, input.fence);
+    const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
     // What an earlier attempt has sent cannot take effect any more: it carries that attempt's token.
     if (await isFenceRecorded(session)) await openAgain(session, fence, work.signal);
+    refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
     try {
@@ -79,8 +85,13 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
     align: session.align,
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
-  await fence.prepare();
-  const prepared = await prepare(session, input, running, signal);
+  const prepared = await fence
+    .prepare()
+    .then(async () => await prepare(session, input, running, signal))
+    .catch(async (error: unknown) => {
+      await takeLateFamiliesBack(session);
+      throw error;
+    });
   return await underFence(
     session,
     input,
@@ -112,6 +123,20 @@ async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<
   // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
   await copySnapshot({ store: from.store, revision }, writer, { cluster, stages: [late], kinship, signal });
   await seedBoundCrds(session, signal);
+}
+
+/**
+ * To be called when it is known that there is no switch: while two shards hold them, others can resolve neither. Where it
+ * does not succeed the next cutover or the undo does it.
+ */
+async function takeLateFamiliesBack({ to, destination, cluster }: Session): Promise<void> {
+  try {
+    const ranges = (await rangesOf(to.store, cluster)).filter(({ family }) => isLate(family));
+    const unchangedSince = await to.store.head();
+    await removeKeys(destination, { ranges, unchangedSince, signal: AbortSignal.timeout(TAKE_BACK_MS) });
+  } catch {
+    // What has failed before is the reason to be told.
+  }
 }
 
 interface Prepared {
@@ -195,6 +220,7 @@ async function underFence(
     const done = sending.isSent ? await preventSwitch(session) : undefined;
     if (done) return done;
     await openAgain(session, fence, stop);
+    await takeLateFamiliesBack(session);
     const isKnown = error instanceof ApplicationFailure || error instanceof CompactedError;
     if (!deadline.aborted && (isKnown || stop.aborted)) throw error;
     // Whatever it was, users have waited for it: it is not repeated on the spot.
@@ -222,26 +248,30 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   // A watch that has ended before tells nothing.
   const seen = watch.isOpen ? watch.ended : undefined;
   const atOnce = prepared.isLarge && seen !== undefined;
-  await fence.set({ atOnce });
-  while (!(await isSeenFenced(session, input.fence))) await delay(PROBE_EVERY_MS, undefined, { signal });
+  await fence.set({ atOnce, signal });
+  while (!(await isSeenFenced(session, input.fence, signal)))
+    await delay(PROBE_EVERY_MS, undefined, { signal });
   const fencedAt = Date.now();
   await fence.cut({ seen: atOnce ? seen : undefined, signal });
   const cutAt = Date.now();
 
-  const end = await pulse(origin);
+  const end = await unlessAborted(pulse(origin), signal);
   await running.reach(end, signal);
+  // What comes later is a late write, and carried over after the switch with a look at what is there by then.
+  await unlessAborted(running[Symbol.asyncDispose](), signal);
   const drainedAt = Date.now();
 
   const changed = running.takeChanged();
-  const [keys, object] = await Promise.all([
+  const checks = Promise.all([
     mustCountAlike(session, prepared.ranges, end),
-    readForSwitch(session, prepared),
-    mustBeEqual(session, changed),
+    readForSwitch(session, input, prepared),
+    mustBeEqual(session, changed, { origin: end }),
     mustBeFenced(session, input.fence),
     mustBeAhead(session, end, 0n),
     // An API that was bound since the late families were copied has a CRD that nobody carries over.
     [...changed].some(isBinding) && seedBoundCrds(session, signal),
   ]);
+  const [keys, object] = await unlessAborted(checks, signal);
   const checkedAt = Date.now();
 
   signal.throwIfAborted();
@@ -280,8 +310,13 @@ function appeared({ to, cluster }: Session): Error {
 }
 
 /** The LogicalCluster object as it goes to the destination. */
-async function readForSwitch({ from, to, cluster }: Session, { heal }: Prepared): Promise<LogicalCluster> {
+async function readForSwitch(
+  { from, to, cluster }: Session,
+  { fence }: Input,
+  { heal }: Prepared,
+): Promise<LogicalCluster> {
   const object = await refuseDeleted(from, cluster);
+  if (fence === "migration") refuseSuspended(object, cluster);
   return heal ? withHealing(object, to.name) : withoutFence(object);
 }
 

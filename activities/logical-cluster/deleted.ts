@@ -1,5 +1,5 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { clusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
+import { ANNOTATION, clusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -13,6 +13,19 @@ export async function refuseDeleted(from: Shard, cluster: string): Promise<Logic
   const stored = await readLogicalCluster(from, cluster);
   if (stored && stored.object.metadata.deletionTimestamp === undefined) return stored.object;
   throw failure("Refused", `logical cluster ${cluster} was deleted while it moved`);
+}
+
+/**
+ * Somebody has suspended the workspace while it moved; a move would make it serve again. Not to be asked while the
+ * `inactive` fence, which is the same mark, is on.
+ * @throws ApplicationFailure `Refused`
+ */
+export function refuseSuspended({ metadata }: LogicalCluster, cluster: string): void {
+  if (metadata.annotations?.[ANNOTATION.inactive] !== "true") return;
+  throw failure("Refused", {
+    message: `logical cluster ${cluster} was marked inactive while it moved`,
+    advice: `take the annotation ${ANNOTATION.inactive} off, then start again`,
+  });
 }
 
 /** Whether neither shard has the cluster: it was deleted while it moved. */

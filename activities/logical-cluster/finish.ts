@@ -7,7 +7,7 @@ import { remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { writtenByShard } from "../../kubernetes/kcp/allowed.ts";
-import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
+import { cleanupOrder, isLate } from "../../kubernetes/kcp/families.ts";
 import {
   ANNOTATION,
   annotate,
@@ -23,10 +23,12 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { isDeleted, isGone } from "./deleted.ts";
-import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
+import { carryLateMarks } from "./late-marks.ts";
+import { fenceOf, mustHoldLock, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { Cleaned, LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
+import type { Work } from "../work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "awaitRouting" | "cleanOrigin" | "finalize">;
 
@@ -47,23 +49,25 @@ export function createFinishActivities(site: KcpSite): Steps {
     async awaitRouting(subject) {
       using work = beginWork("AwaitRouting");
       const session = await openSession(site, subject);
-      const fence = fenceOf(site, subject, session.from, subject.fence);
+      const fence = fenceOf(site, subject, session.from, async () => await session.origin.check());
       await awaitRouted(
         site,
         session,
         work.signal,
-        async () => await keepFenced(session, fence, subject.fence),
+        async () => await keepFenced(session, fence, subject.fence, work.signal),
       );
       const routedAt = Date.now();
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
       if (!(await isDeleted(session, site.frontProxy))) {
         const drainedAt = BigInt(subject.position);
-        await carryLateWrites(session.origin, session.destination, {
+        const late = await carryLateWrites(session.origin, session.destination, {
           drainedAt,
           isShardsOwn,
           signal: work.signal,
         });
         await leaveOrigin(site, session, drainedAt, work.signal);
+        // These at once: while two shards hold them, others can resolve neither.
+        await removeSettled(session, drainedAt, late, work, isLate);
       }
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
       return { routedAt, frontProxies: site.frontProxies.length };
@@ -80,14 +84,14 @@ export function createFinishActivities(site: KcpSite): Steps {
         signal: work.signal,
       });
       await leaveOrigin(site, session, drainedAt, work.signal);
-      return await removeTheRest(session, drainedAt, late, work);
+      return await removeSettled(session, drainedAt, late, work);
     },
 
     async finalize(subject) {
       using work = beginWork("Finalize");
       const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
       const gone = await isGone(from, to, subject.cluster);
-      await fenceOf(site, subject, from, subject.fence).dismantle(gone);
+      await fenceOf(site, subject, from, async () => await mustHoldLock(from, subject)).dismantle(gone);
       if (gone) {
         await releaseLocks(site, subject);
         return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
@@ -109,7 +113,7 @@ export function createFinishActivities(site: KcpSite): Steps {
 }
 
 /** Empties the origin of a cluster that was deleted at the destination: nothing is carried over any more. */
-async function removeRemains(session: Session, work: ReturnType<typeof beginWork>): Promise<Cleaned> {
+async function removeRemains(session: Session, work: Work): Promise<Cleaned> {
   const { from, origin, cluster } = session;
   await removeLogicalCluster(session, await from.store.head());
   const deleted = await removeKeys(origin, {
@@ -182,12 +186,17 @@ async function leaveOrigin(
 }
 
 /** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
-async function keepFenced({ from, cluster, origin }: Session, fence: Fence, kind: FenceKind): Promise<void> {
+async function keepFenced(
+  { from, cluster, origin }: Session,
+  fence: Fence,
+  kind: FenceKind,
+  signal: AbortSignal,
+): Promise<void> {
   if (await isFenced(from.replicas, cluster, kind)) return;
+  await fence.prepare();
   // Not by an attempt that slept while the move went on: the cluster may be at home here again.
   await origin.check();
-  await fence.prepare();
-  await fence.set({ atOnce: false });
+  await fence.set({ atOnce: false, signal });
 }
 
 /** Nothing is deleted before the destination has served a read and taken a write through the front-proxy. */
@@ -202,14 +211,11 @@ async function proveServing(proxy: ApiServer, cluster: string): Promise<void> {
 }
 
 async function removeLogicalCluster(session: Session, drainedAt: bigint): Promise<void> {
-  const { from, to, origin, cluster } = session;
+  const { from, origin, cluster } = session;
   for (;;) {
     const stored = await readLogicalCluster(from, cluster);
     if (!stored) return;
-    // The fence lets one writer through: the workspace controller that deletes the cluster. Its order is carried over.
-    if (stored.entry.modRevision > drainedAt && stored.object.metadata.deletionTimestamp !== undefined) {
-      await to.api.request({ method: "DELETE", path: logicalClusterPath(cluster) });
-    }
+    if (stored.entry.modRevision > drainedAt) await carryLateMarks(session, stored.object, drainedAt);
     const key = logicalClusterKey(from.store.prefix, cluster);
     const { succeeded } = await origin.transact(
       [when.modifiedAt(key, stored.entry.modRevision)],
@@ -225,16 +231,17 @@ async function touch({ to, cluster }: Session): Promise<void> {
   await annotate(to.api, cluster, PROOF, null);
 }
 
-async function removeTheRest(
+async function removeSettled(
   session: Session,
   drainedAt: bigint,
   late: LateWrites,
-  work: ReturnType<typeof beginWork>,
+  work: Work,
+  includes: (family: string) => boolean = () => true,
 ): Promise<Cleaned> {
   const { from, origin, destination, cluster } = session;
   const conflicts = new Map(late.conflicts.map((conflict) => [conflict.key, conflict]));
   let lateWrites = late.carried + conflicts.size;
-  const ranges = cleanupOrder(await rangesOf(from.store, cluster));
+  const ranges = cleanupOrder(await rangesOf(from.store, cluster)).filter(({ family }) => includes(family));
   const total = ranges.reduce((sum, { keys }) => sum + keys, 0);
   const deleted = await removeKeys(origin, {
     ranges,

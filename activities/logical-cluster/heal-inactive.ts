@@ -13,12 +13,16 @@ import type { Session } from "./session.ts";
  */
 export async function healAfterInactive(session: Session, signal: AbortSignal): Promise<void> {
   const { from, to, origin, cluster } = session;
-  if (!(await hasDeadContext(from.api, "*"))) return;
+  const helper = `rehome-heal-${cluster}`.slice(0, 63);
+  const key = logicalClusterKey(from.store.prefix, helper);
+  if (!(await hasDeadContext(from.api, "*"))) {
+    // An earlier attempt may have ended between its two writes.
+    await origin.transact([], [remove(key)]);
+    return;
+  }
   // A cluster that was deleted after the switch is still at the origin.
   const model = (await readLogicalCluster(to, cluster)) ?? (await readLogicalCluster(from, cluster));
   if (!model) return;
-  const helper = `rehome-heal-${cluster}`.slice(0, 63);
-  const key = logicalClusterKey(from.store.prefix, helper);
   const { spec: _spec, ...object } = withHealing(model.object, from.name);
   const {
     annotations: _annotations,

@@ -5,7 +5,7 @@ import { createCutover } from "./cutover.ts";
 import { createFinishActivities } from "./finish.ts";
 import { createPreflight } from "./preflight.ts";
 import { refuseDeleted } from "./deleted.ts";
-import { fenceOf, openSession, readLogicalCluster } from "./session.ts";
+import { fenceOf, mustHoldLock, openSession, readLogicalCluster } from "./session.ts";
 import { createTransferActivities } from "./transfer.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { createUndoActivities } from "./undo.ts";
@@ -34,7 +34,8 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
     async prepareFence(subject) {
       const from = await site.shard(subject.from);
       await refuseDeleted(from, subject.cluster);
-      await fenceOf(site, subject, from, subject.fence).prepare();
+      // Without a token of its own: the changes that are carried over meanwhile have it.
+      await fenceOf(site, subject, from, async () => await mustHoldLock(from, subject)).prepare();
     },
 
     cutover: createCutover(site),

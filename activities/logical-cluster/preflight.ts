@@ -5,6 +5,7 @@ import { logicalClusterMigrationInput } from "../../inputs/logical-cluster-migra
 import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-migration.ts";
 import { ANNOTATION, logicalClusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
+import { unlessAborted } from "../../kubernetes/wait.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { parseInput } from "../parse-input.ts";
@@ -21,6 +22,8 @@ import { refuseOwnRules } from "./preflight-rules.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
 
+/** One that does not answer must not hold up the moves of all others. */
+const STORE_DEADLINE_MS = 5_000;
 const EXAMPLE = { logicalCluster: "root:team-a", to: "shard-1" };
 
 /** Cluster and path as the platform knows them, whichever of the two was typed. */
@@ -152,8 +155,9 @@ async function resolve(site: KcpSite, name: string): Promise<Resolved> {
 /** The shard whose store holds the LogicalCluster object. A store that does not answer matters only if none has it. */
 async function locate(site: KcpSite, { cluster, path }: Resolved): Promise<Shard> {
   const shards = await Promise.all(site.shardNames.map(async (name) => await site.shard(name)));
+  const soon = AbortSignal.timeout(STORE_DEADLINE_MS);
   const answers = await Promise.allSettled(
-    shards.map(async (shard) => await readLogicalCluster(shard, cluster)),
+    shards.map(async (shard) => await unlessAborted(readLogicalCluster(shard, cluster), soon)),
   );
   const holders = shards.filter((_, index) => {
     const answer = answers[index]!;

@@ -2,11 +2,11 @@ import { activityInfo } from "@temporalio/activity";
 import { LockedError } from "../../etcd/errors.ts";
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { Entry } from "../../etcd/store.ts";
-import { Token } from "../../etcd/token.ts";
+import { Token, lockHolder } from "../../etcd/token.ts";
 import { Writer } from "../../etcd/writer.ts";
 import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
 import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
-import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import type { Fence, FenceTarget } from "../../kubernetes/kcp/fence.ts";
 import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
@@ -36,7 +36,7 @@ export interface Session {
 export async function openSession(
   site: KcpSite,
   subject: Subject,
-  options: { create?: boolean } = {},
+  options: { create?: boolean; deletesOnly?: boolean } = {},
 ): Promise<Session> {
   const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
   const [origin, destination] = await Promise.all(
@@ -66,30 +66,50 @@ export async function releaseLocks(site: KcpSite, subject: Subject): Promise<voi
   for (const name of [subject.from, subject.to]) {
     const { store } = await site.shard(name);
     try {
-      await (await Token.raise(store, subject.cluster, claimOf(subject))).release();
+      await (await Token.raise(store, subject.cluster, claimOf(subject), { deletesOnly: true })).release();
     } catch (error) {
       if (!(error instanceof LockedError)) throw error;
     }
   }
 }
 
-export function fenceOf(site: KcpSite, subject: Subject, from: Shard, kind: FenceKind): Fence {
+/**
+ * For a step that raises no token: an attempt of it that was given up may wake up when the move is over.
+ * @throws LockedError when the move does not hold its lock any more.
+ */
+export async function mustHoldLock({ store }: Shard, { cluster, move }: Subject): Promise<void> {
+  const holder = await lockHolder(store, cluster);
+  if (holder !== move) throw new LockedError(store.name, holder);
+}
+
+/** @param check see {@link FenceTarget.check} */
+export function fenceOf(
+  site: KcpSite,
+  subject: Subject & { readonly fence: FenceKind },
+  from: Shard,
+  check: FenceTarget["check"],
+): Fence {
   const target = {
+    check,
     cluster: subject.cluster,
     shardName: from.name,
     shard: from.api,
     frontProxy: site.frontProxy,
     workspace: site.fenceWorkspace,
   };
-  return kind === "migration" ? new MigrationFence(target, claimOf(subject)) : new InactiveFence(target);
+  return subject.fence === "migration"
+    ? new MigrationFence(target, claimOf(subject))
+    : new InactiveFence(target);
 }
 
-/** The stored LogicalCluster object of a shard, with its etcd entry for guards. */
+/** The stored LogicalCluster object of a shard, of now or of a revision, with its etcd entry for guards. */
 export async function readLogicalCluster(
   shard: Shard,
   cluster: string,
+  revision?: bigint,
 ): Promise<{ entry: Entry; object: LogicalCluster } | undefined> {
-  const { entry } = await shard.store.get(logicalClusterKey(shard.store.prefix, cluster));
+  const key = logicalClusterKey(shard.store.prefix, cluster);
+  const { entry } = await shard.store.get(key, revision === undefined ? {} : { revision });
   return entry && { entry, object: JSON.parse(entry.value.toString()) as LogicalCluster };
 }
 

@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { CompactedError, SupersededError } from "../../etcd/errors.ts";
 import { headroomFor, layFloor, readFloor, writeFloor } from "../../etcd/floor.ts";
@@ -7,7 +6,9 @@ import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { copyStages, isEarly } from "../../kubernetes/kcp/families.ts";
+import { Token } from "../../etcd/token.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
+import { pause } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
@@ -25,6 +26,8 @@ import type { Work } from "../work.ts";
 const SMALL_LAG_MS = 250;
 /** How often a follower marks the origin's history, to measure its lag. */
 const PULSE_EVERY_MS = 1_000;
+/** How often one that was superseded looks whether it may go on. */
+const LOOK_EVERY_MS = 1_000;
 const SAMPLES = 20;
 
 type Steps = Pick<
@@ -77,9 +80,12 @@ export function createTransferActivities(site: KcpSite): Steps {
         changes += progress.changes;
         quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
         if (quick < 2) continue;
-        if (!(await stayAhead(session, work)))
-          return { position: String(progress.position), changes, lagMs: progress.lagMs ?? 0 };
-        quick = 0;
+        if (await stayAhead(session, work)) {
+          quick = 0;
+          continue;
+        }
+        await session.destination.handBack();
+        return { position: String(progress.position), changes, lagMs: progress.lagMs ?? 0 };
       }
     },
 
@@ -90,9 +96,12 @@ export function createTransferActivities(site: KcpSite): Steps {
       try {
         while (!work.signal.aborted) await tailOrCopy(session, work);
       } catch (error) {
-        // A later step of this move goes on from the recorded position: nothing is left to do but to be stopped.
+        // A later step of this move goes on from the recorded position. After a repair nobody does: then this activity is
+        // tried again, which gives it a new token.
         if (!(error instanceof SupersededError)) throw error;
-        if (!work.signal.aborted) await once(work.signal, "abort");
+        while (!(await Token.isHandedBack(session.to.store, session.cluster)))
+          await pause(LOOK_EVERY_MS, work.signal);
+        throw error;
       } finally {
         clearInterval(timer);
       }

@@ -23,18 +23,19 @@ export function createUndoActivities(site: KcpSite): Steps {
   return {
     async dismantleFence(subject) {
       using work = beginWork("Cutover");
-      const session = await openSession(site, subject);
+      const session = await openSession(site, subject, { deletesOnly: true });
       // The token, raised now, keeps out what an earlier attempt has sent.
       if (await readSwitched(session)) throw servedThere(session);
       const gone = await isGone(session.from, session.to, subject.cluster);
-      await fenceOf(site, subject, session.from, subject.fence).dismantle(gone);
+      const check = async () => await session.origin.check();
+      await fenceOf(site, subject, session.from, check).dismantle(gone);
       await healContexts(session.origin, session.from, work.signal);
     },
 
     /** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
-      const session = await openSession(site, subject);
+      const session = await openSession(site, subject, { deletesOnly: true });
       await refuseAfterSwitch(session);
       for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
         if (await removeAll(session, work)) quiet = 0;
@@ -50,13 +51,21 @@ export function createUndoActivities(site: KcpSite): Steps {
 
 /** Nothing calls for an undo after the switch; should it happen all the same, the only copy must not be deleted. */
 async function refuseAfterSwitch(session: Session): Promise<void> {
-  if (await readLogicalCluster(session.to, session.cluster)) throw servedThere(session);
+  if (!(await readLogicalCluster(session.to, session.cluster))) return;
+  throw (await readSwitched(session)) ? servedThere(session) : strange(session);
 }
 
 function servedThere({ to, cluster }: Session): Error {
   return failure("Conflict", {
     message: `${cluster} is served by ${to.name}: nothing is undone`,
     advice: "reset the workflow to before its cutover, so that it goes forward",
+  });
+}
+
+function strange({ to, cluster }: Session): Error {
+  return failure("Conflict", {
+    message: `${to.name} has a LogicalCluster ${cluster} that this move has not made: nothing is deleted there`,
+    advice: `find out who made it, and delete it at ${to.name}; then resume`,
   });
 }
 

@@ -8,7 +8,7 @@ export interface Fence {
    * Asks for the fence. New requests are refused when every replica's probe says so, and not before.
    * @param how.atOnce for a cluster that is so large that {@link cut} would come much later: it is made in the same breath
    */
-  set(how: { readonly atOnce: boolean }): Promise<void>;
+  set(how: { readonly atOnce: boolean; readonly signal: AbortSignal }): Promise<void>;
   /**
    * Ends what is still open for the cluster: watches, and requests that came before the fence and take long. To be called
    * when new ones are refused. Resolves when kcp says that it is done, or with `seen`.
@@ -31,6 +31,8 @@ export interface FenceTarget {
   readonly frontProxy: ApiServer;
   /** Workspace (id or path) that holds kcp's LogicalClusterMigration objects. */
   readonly workspace: string;
+  /** Asked between reading and changing. Throws when this attempt may not touch the fence any more. */
+  readonly check: () => Promise<void>;
 }
 
 /** Who works on the fence: of two attempts of one move, the one with the higher epoch. */

@@ -1,6 +1,6 @@
 import { ApiError } from "../api-server.ts";
 import type { Fence, FenceTarget } from "./fence.ts";
-import { ANNOTATION, annotate, logicalClusterPath, patchLogicalCluster } from "./logical-cluster.ts";
+import { ANNOTATION, logicalClusterPath } from "./logical-cluster.ts";
 import type { LogicalCluster } from "./logical-cluster.ts";
 
 /**
@@ -22,18 +22,33 @@ export class InactiveFence implements Fence {
     this.#resourceVersion = metadata.resourceVersion as string;
   }
 
-  async set(): Promise<void> {
+  async set({ signal }: { signal: AbortSignal }): Promise<void> {
     if (this.#resourceVersion === undefined) throw new Error("the fence has not been prepared");
-    await patchLogicalCluster(this.#target.shard, this.#target.cluster, {
-      metadata: { resourceVersion: this.#resourceVersion, annotations: { [ANNOTATION.inactive]: "true" } },
-    });
+    await this.#annotate("true", this.#resourceVersion, signal);
   }
 
   /** What is open has ended with {@link set}. */
   async cut(): Promise<void> {}
 
+  /** As the object was read before the check: an attempt that is frozen in between does not lift another's fence. */
   async lift(): Promise<void> {
-    await annotate(this.#target.shard, this.#target.cluster, ANNOTATION.inactive, null);
+    const { shard, cluster, check } = this.#target;
+    for (;;) {
+      const { metadata } = await shard.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
+      if (metadata.annotations?.[ANNOTATION.inactive] === undefined) return;
+      await check();
+      try {
+        return await this.#annotate(null, metadata.resourceVersion as string);
+      } catch (error) {
+        if (!(error instanceof ApiError && error.status === 409)) throw error;
+      }
+    }
+  }
+
+  async #annotate(value: string | null, resourceVersion: string, signal?: AbortSignal): Promise<void> {
+    const path = logicalClusterPath(this.#target.cluster);
+    const body = { metadata: { resourceVersion, annotations: { [ANNOTATION.inactive]: value } } };
+    await this.#target.shard.json({ method: "PATCH", path, body, ...(signal && { signal }) });
   }
 
   async dismantle(): Promise<void> {

@@ -26,7 +26,7 @@ export const ANNOTATION = {
   inactiveLegacy: "internal.kcp.io/inactive",
 } as const;
 
-const PHASE_LABEL = "tenancy.kcp.io/phase";
+export const PHASE_LABEL = "tenancy.kcp.io/phase";
 
 /** Path of a resource of one cluster; `cluster` is an id or, through a front-proxy, a workspace path. */
 export function clusterPath(cluster: string, path: string): string {

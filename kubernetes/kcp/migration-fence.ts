@@ -75,6 +75,7 @@ export class MigrationFence implements Fence {
   async prepare(): Promise<void> {
     const { cluster, shardName, shard } = this.#target;
     await this.#ensureBinding();
+    await this.#target.check();
     await this.#ensureMigration();
     const { metadata, status } = await this.#takeOver();
     // An earlier attempt has set the fence already.
@@ -86,24 +87,29 @@ export class MigrationFence implements Fence {
     await this.#change(({ spec }) => !isPartOf(ours, spec) && { spec: ours });
     // By id, as kcp compares it; the workspace may be configured by its path.
     const home = metadata.annotations?.[ANNOTATION.cluster];
+    await this.#target.check();
     await annotate(shard, cluster, ANNOTATION.migrating, `${home}:${this.#name}`);
   }
 
-  async set({ atOnce }: { atOnce: boolean }): Promise<void> {
-    if (atOnce) await this.#change(({ status }) => isPartOf(PARKED, status) && this.#withoutDestination());
+  async set({ atOnce, signal }: { atOnce: boolean; signal: AbortSignal }): Promise<void> {
+    if (atOnce)
+      await this.#change(({ status }) => isPartOf(PARKED, status) && this.#withoutDestination(), signal);
     await this.#change(({ spec, status }) => {
       const isUncut = spec.destinationShard !== NO_SHARD;
       // From here on the origin marks by itself, after a restart too.
       if (isPartOf(PARKED, status)) return isUncut ? { status: marked() } : this.#cutting();
       // On the way to the cut and after it, it has to be told again.
       return !isUncut && status?.phase !== "Preparing" && this.#cutting();
-    });
+    }, signal);
   }
 
   /** Between mark and cut lie two writes and the turn of kcp's controller, some 40 ms: enough for most requests. */
   async cut({ seen, signal }: { seen?: Promise<unknown> | undefined; signal: AbortSignal }): Promise<void> {
-    await this.#change(({ spec }) => spec.destinationShard !== NO_SHARD && this.#withoutDestination());
-    await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting());
+    await this.#change(
+      ({ spec }) => spec.destinationShard !== NO_SHARD && this.#withoutDestination(),
+      signal,
+    );
+    await this.#change(({ status }) => status?.originShard === NO_SHARD && this.#cutting(), signal);
     const stop = new AbortController();
     const told = this.#awaitCut(AbortSignal.any([signal, stop.signal]));
     try {
@@ -118,7 +124,7 @@ export class MigrationFence implements Fence {
     await pollUntil(
       "kcp has ended what was open",
       async () => {
-        const { status } = await this.#target.frontProxy.json<Migration>({ path: this.#path });
+        const { status } = await this.#target.frontProxy.json<Migration>({ path: this.#path, signal });
         return status?.phase === "Migrating" || `phase ${status?.phase ?? "none"}`;
       },
       { ...CUT, signal },
@@ -165,8 +171,12 @@ export class MigrationFence implements Fence {
     for (;;) {
       const { uid, resourceVersion } = (await this.#takeOver()).metadata;
       const body = { preconditions: { uid, resourceVersion } };
-      const { status } = await this.#target.frontProxy.request({ method: "DELETE", path: this.#path, body });
-      if (status !== 409) return;
+      const input = { method: "DELETE", path: this.#path, body } as const;
+      const answer = await this.#target.frontProxy.request(input);
+      if (answer.status === 409) continue;
+      if (answer.status >= 300 && answer.status !== 404)
+        throw new ApiError(this.#target.frontProxy.name, input, answer);
+      return;
     }
   }
 
@@ -210,16 +220,18 @@ export class MigrationFence implements Fence {
   }
 
   /** One conditional change, decided anew when kcp has changed the object meanwhile. */
-  async #change(decide: (migration: Migration) => Change | false): Promise<void> {
+  async #change(decide: (migration: Migration) => Change | false, signal?: AbortSignal): Promise<void> {
+    const input = { path: this.#path, ...(signal && { signal }) };
     for (;;) {
-      const migration = this.#known ?? (await this.#target.frontProxy.json<Migration>({ path: this.#path }));
+      signal?.throwIfAborted();
+      const migration = this.#known ?? (await this.#target.frontProxy.json<Migration>(input));
       if (migration.metadata.annotations?.[CLAIM] !== JSON.stringify(this.#claim)) {
         throw new FenceTakenError(`${this.#name} has been taken over`);
       }
       const change = decide(migration);
       if (!change) return;
       this.#refuseBothEnds(migration, change);
-      if (await this.#patch(migration, change)) return;
+      if (await this.#patch(migration, change, signal)) return;
     }
   }
 
@@ -233,13 +245,14 @@ export class MigrationFence implements Fence {
   }
 
   /** @returns the object as it is then, or undefined when somebody else has changed it. */
-  async #patch(migration: Migration, change: object): Promise<Migration | undefined> {
+  async #patch(migration: Migration, change: object, signal?: AbortSignal): Promise<Migration | undefined> {
     const { resourceVersion } = migration.metadata;
     const metadata = { resourceVersion, ...("metadata" in change ? (change.metadata as object) : {}) };
     const path = "status" in change ? `${this.#path}/status` : this.#path;
     try {
       const body = { ...change, metadata };
-      this.#known = await this.#target.frontProxy.json<Migration>({ method: "PATCH", path, body });
+      const input = { method: "PATCH", path, body, ...(signal && { signal }) } as const;
+      this.#known = await this.#target.frontProxy.json<Migration>(input);
       return this.#known;
     } catch (error) {
       this.#known = undefined;

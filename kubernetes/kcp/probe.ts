@@ -16,11 +16,14 @@ export async function isFenced(
   replicas: readonly ApiServer[],
   cluster: string,
   kind: FenceKind,
+  signal?: AbortSignal,
 ): Promise<boolean> {
   const path =
     kind === "migration" ? logicalClusterPath(cluster) : clusterPath(cluster, "/api/v1/namespaces/default");
   const answers = await Promise.all(
-    replicas.map(async (replica) => await replica.request({ path, timeoutMs: 2_000 })),
+    replicas.map(
+      async (replica) => await replica.request({ path, timeoutMs: 2_000, ...(signal && { signal }) }),
+    ),
   );
   return answers.every(({ status, body }) =>
     kind === "migration"

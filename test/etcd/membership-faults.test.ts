@@ -8,6 +8,8 @@ import { readTls } from "../../etcd/membership/member.ts";
 import { addLearner, moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
 import { surveyMembers } from "../../etcd/membership/survey.ts";
 import { awaitInSync, syncState } from "../../etcd/membership/sync.ts";
+import { prefixRange } from "../../etcd/keys.ts";
+import { watch } from "../../etcd/watch.ts";
 import { LIMIT, startCluster, startMutingProxy, within } from "./membership-fixture.ts";
 import type { Bed } from "./membership-fixture.ts";
 
@@ -183,6 +185,29 @@ describe("members that are down", () => {
       });
     } finally {
       frozen.server!.thaw();
+    }
+  });
+});
+
+describe("a watch at a member that has lost its quorum", () => {
+  test("ends, instead of telling nothing for ever", async () => {
+    const [first, ...others] = bed.source;
+    const store = bed.store([first!]);
+    const opened = Promise.withResolvers<void>();
+    const signal = AbortSignal.timeout(60_000);
+    const range = prefixRange("/registry/");
+    const changes = watch(store, { range, from: 0n, signal, onOpen: opened.resolve });
+    const ended = changes.next().then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    await opened.promise;
+    for (const { server } of others) await server!.freeze();
+    try {
+      expect(String(await ended)).toMatch(/no leader/);
+    } finally {
+      for (const { server } of others) server!.thaw();
+      store.close();
     }
   });
 });

@@ -1,7 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { logicalClusterKey, parseKey } from "../../../etcd/keys.ts";
+import { rangesOf } from "../../../etcd/scan.ts";
 import { put, remove } from "../../../etcd/store.ts";
+import { isLate } from "../../../kubernetes/kcp/families.ts";
+import { logicalClusterPath, patchLogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
+import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { loadConfig } from "../../../sites/config.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed, SHARDS } from "../harness/bed.ts";
@@ -10,7 +14,7 @@ import { nextChange } from "../harness/keys.ts";
 import { approve, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
 import { makeRobot, serverAs } from "../harness/robot.ts";
-import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
+import { contents, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Workspace } from "../../../testbed/workspaces.ts";
 
 /** Promises of a move that nobody sees broken who goes through the front-proxy and looks at the end. */
@@ -120,3 +124,54 @@ test.each(["Verify", "Cutover"])(
     await expectSettledOn(bed, tenant, "shard-1");
   },
 );
+
+test("after a repair, changes are carried over again while the move waits", async () => {
+  const tenant = await makeTenant(bed, "root", provider);
+  const there = bed.store("shard-1");
+  const gates = ["Verify", "Cutover"];
+  const move = await startMove(bed, { logicalCluster: tenant.cluster, to: "shard-1", gates });
+  await untilGate(move, "Verify");
+  const keyOf = (name: string) => `/registry/core/configmaps/${tenant.cluster}/default/${name}`;
+  await there.transact([], [remove(keyOf("settings-beta"))]);
+  await approve(move, "Verify");
+  await untilGate(move, "Cutover");
+  await tenant.objects.create(CONFIG_MAPS, configMap("made-at-the-gate", {}));
+  const carried = async () => (await there.get(keyOf("made-at-the-gate"))).entry;
+  await expect.poll(carried, { timeout: 30_000 }).toBeDefined();
+  await approve(move, "Cutover");
+  expect(await move.result()).toMatchObject({ verified: true });
+  await expectSettledOn(bed, tenant, "shard-1");
+});
+
+test("what only one shard may hold is at one shard, also while the move waits before its cleanup", async () => {
+  const exporter = await makeProvider(bed, "root");
+  const input = { logicalCluster: exporter.cluster, to: "shard-1", gates: ["Cutover", "OriginCleanup"] };
+  const late = async (shard: ShardName) =>
+    (await rangesOf(bed.store(shard), exporter.cluster)).map(({ family }) => family).filter(isLate);
+  const move = await startMove(bed, input);
+  await untilGate(move, "Cutover");
+  expect(await late("shard-1")).toEqual([]);
+  await approve(move, "Cutover");
+  await untilGate(move, "OriginCleanup");
+  expect(await late("root")).toEqual([]);
+  expect(await late("shard-1")).not.toEqual([]);
+  // Neither shard takes a binding to an export that it finds at two.
+  for (const shard of SHARDS) await makeTenant(bed, shard, exporter);
+  await approve(move, "OriginCleanup");
+  expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+});
+
+test("a label that the cluster's own object got at the origin after the drain is carried over", async () => {
+  const { cluster } = await makeWorkspace(bed, "labelled", "root");
+  const input = { logicalCluster: cluster, to: "shard-1", fence: "inactive", gates: ["AwaitRouting"] };
+  const move = await startMove(bed, input);
+  await untilGate(move, "AwaitRouting");
+  const { api } = bed.shards.root;
+  const labels = { "rehome.test/late": "yes" };
+  await patchLogicalCluster(api, cluster, { metadata: { labels } });
+  await approve(move, "AwaitRouting");
+  expect(await move.result()).toMatchObject({ verified: true });
+  const path = logicalClusterPath(cluster);
+  const { metadata } = await bed.frontProxy.json<LogicalCluster>({ path });
+  expect(metadata.labels).toMatchObject(labels);
+});

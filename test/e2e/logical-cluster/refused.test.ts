@@ -1,9 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { logicalClusterKey } from "../../../etcd/keys.ts";
 import { put, remove } from "../../../etcd/store.ts";
-import { loadConfig } from "../../../sites/config.ts";
-import type { ClientTls } from "../../../testbed/certificates.ts";
-import { callEtcd } from "../../../testbed/etcd-gateway.ts";
+import { raiseAlarm } from "../harness/alarm.ts";
 import { Bed, SHARDS, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { ownKeysLeft } from "../harness/keys.ts";
@@ -99,7 +97,7 @@ describe("a shard", () => {
   test.each(SHARDS)("whose etcd has an alarm: %s", async (shard) => {
     const { cluster: here } = await makeWorkspace(bed, "alarmed", shard);
     const { cluster: there } = await makeWorkspace(bed, "alarmed", other(shard));
-    await using _ = await raiseAlarm(shard);
+    await using _ = await raiseAlarm(bed, shard);
     const words = [shard, "has alarms: NOSPACE", "etcdctl alarm list"];
     await expectRefused({ logicalCluster: here, to: other(shard) }, "from: ", ...words);
     await expectRefused({ logicalCluster: there, to: shard }, "to: ", ...words);
@@ -115,16 +113,3 @@ describe("a shard", () => {
     await expectRefused(input, `raise maxRevisionGap (now ${maxRevisionGap})`, "accept-relist");
   });
 });
-
-/** As if the quota were used up: nothing can be written until disposed. */
-async function raiseAlarm(shard: ShardName): Promise<AsyncDisposable> {
-  const { endpoints, tls } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[shard]!.etcd;
-  const call = async (action: string) =>
-    await callEtcd(endpoints[0]!, tls as ClientTls, "/v3/maintenance/alarm", {
-      action,
-      alarm: "NOSPACE",
-      memberID: "0",
-    });
-  await call("ACTIVATE");
-  return { [Symbol.asyncDispose]: async () => void (await call("DEACTIVATE")) };
-}

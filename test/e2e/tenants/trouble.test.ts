@@ -2,11 +2,14 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { logicalClusterKey } from "../../../etcd/keys.ts";
 import { put, remove } from "../../../etcd/store.ts";
+import { ANNOTATION, annotate, logicalClusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
+import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { resumeUpdate } from "../../../workflows/engine/messages.ts";
 import { expectSettledOn, migrationsOf } from "../harness/aftermath.ts";
+import { raiseAlarm } from "../harness/alarm.ts";
 import { Bed, SHARDS } from "../harness/bed.ts";
 import { keysOf, ownKeysLeft } from "../harness/keys.ts";
-import { approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
+import { abort, approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
 import { GROUP, contents, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
@@ -122,6 +125,46 @@ describe("an object that the origin's API server could just write", () => {
     expect(failed.message).toContain("--max-request-bytes");
     await bed.store("root").transact([], [remove(key)]);
     await expectSettledOn(bed, tenant, "root");
+  });
+});
+
+describe("a destination whose etcd is full", () => {
+  test("can be left: all that was copied is deleted, and the origin serves on", async () => {
+    const tenant = await makeTenant(bed, "root", provider);
+    const served = await contents(tenant.objects);
+    const input = { logicalCluster: tenant.cluster, to: "shard-1", gates: ["Verify"] };
+    const move = await startMove(bed, input);
+    await untilGate(move, "Verify");
+    expect(await keysOf(bed.store("shard-1"), tenant.cluster)).not.toEqual([]);
+    {
+      await using _ = await raiseAlarm(bed, "shard-1");
+      await abort(move);
+      expect(await failureOf(move.result())).toMatchObject({ type: "Aborted" });
+      expect(await keysOf(bed.store("shard-1"), tenant.cluster)).toEqual([]);
+    }
+    expect(await contents(tenant.objects)).toEqual(served);
+    await expectSettledOn(bed, tenant, "root");
+  });
+});
+
+describe("a workspace that is suspended while it moves", () => {
+  test("is not made to serve again: the move is undone, and says why", async () => {
+    const { cluster } = await makeWorkspace(bed, "suspended", "root");
+    const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"] });
+    await untilGate(move, "Cutover");
+    const { api } = bed.shards.root;
+    await annotate(api, cluster, ANNOTATION.inactive, "true");
+    await approve(move, "Cutover");
+    const failed = await failureOf(move.result());
+    expect(failed).toMatchObject({ type: "Refused" });
+    expect(failed.message).toContain("was marked inactive while it moved");
+    const { metadata } = await api.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
+    expect(metadata.annotations).toMatchObject({ [ANNOTATION.inactive]: "true" });
+    await annotate(api, cluster, ANNOTATION.inactive, null);
+    const everywhere = "/clusters/*/api/v1/configmaps?limit=1";
+    await expect
+      .poll(async () => (await api.request({ path: everywhere })).status, { timeout: 30_000 })
+      .toBe(200);
   });
 });
 
