@@ -127,16 +127,16 @@ async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<
 
 /**
  * To be called when it is known that there is no switch: while two shards hold them, others can resolve neither. Where it
- * does not succeed the next cutover or the undo does it.
+ * does not succeed in time the next cutover or the undo does it, whose token ends this.
  */
 async function takeLateFamiliesBack({ to, destination, cluster }: Session): Promise<void> {
-  try {
+  const signal = AbortSignal.timeout(TAKE_BACK_MS);
+  const takeBack = async () => {
     const ranges = (await rangesOf(to.store, cluster)).filter(({ family }) => isLate(family));
-    const unchangedSince = await to.store.head();
-    await removeKeys(destination, { ranges, unchangedSince, signal: AbortSignal.timeout(TAKE_BACK_MS) });
-  } catch {
-    // What has failed before is the reason to be told.
-  }
+    await removeKeys(destination, { ranges, unchangedSince: await to.store.head(), signal });
+  };
+  // What has failed before is the reason to be told.
+  await unlessAborted(takeBack(), signal).catch(() => undefined);
 }
 
 interface Prepared {
