@@ -68,7 +68,6 @@ export function createFinishActivities(site: KcpSite): Steps {
         await leaveOrigin(site, session, drainedAt, work.signal);
         // These at once: while two shards hold them, others can resolve neither.
         await removeSettled(session, drainedAt, late, work, isLate);
-        if (await offersSomething(session)) await fence.dismantle(false);
       }
       if (subject.fence === "inactive") await healAfterInactive(session, work.signal);
       return { routedAt, frontProxies: site.frontProxies.length };
@@ -111,15 +110,6 @@ export function createFinishActivities(site: KcpSite): Steps {
       return { leftInPlace: leftInPlace(subject.from, subject.fence, site.fenceWorkspace) };
     },
   };
-}
-
-/**
- * Whoever binds an export or makes a workspace of a type is admitted by a review in the cluster that has it, which each
- * shard makes at itself (kcp v0.32.3, pkg/admission/apibinding): at the origin it would wait for the end of the fence.
- * For other clusters that is no hurry, and spares the origin a look at all objects that are about to be deleted.
- */
-async function offersSomething({ to, cluster }: Session): Promise<boolean> {
-  return (await rangesOf(to.store, cluster)).some(({ family }) => isLate(family));
 }
 
 /** Empties the origin of a cluster that was deleted at the destination: nothing is carried over any more. */
