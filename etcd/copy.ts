@@ -121,7 +121,10 @@ class Copy {
     }
   }
 
-  /** Owned objects, owners a generation before what they own; at the end those that do not show their owners, by age. */
+  /**
+   * Owned objects, owners a generation before what they own. At the end those that do not show their owners: what these
+   * own comes too early, as Secrets own hardly anything, and is repaired by who verifies.
+   */
   #generations(): Held[][] {
     const generationOf = new Map<string, number>();
     const generations: Held[][] = [];

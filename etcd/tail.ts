@@ -173,6 +173,8 @@ class Follower {
 
   async take(changes: Change[]): Promise<void> {
     for (const [index, change] of changes.entries()) {
+      // What has come in already is not applied when the tail is to stop.
+      if (this.#options.signal.aborted) return;
       const { entry, type } = change;
       this.#observePulse(change);
       // The position counts whole revisions, and one may hold several changes.

@@ -1,4 +1,4 @@
-import { LockedError, SupersededError } from "./errors.ts";
+import { LockedError, SupersededError, isFull } from "./errors.ts";
 import { ownKeys } from "./keys.ts";
 import { Pace } from "./pace.ts";
 import { put, removeRange, when } from "./store.ts";
@@ -17,12 +17,15 @@ export class Token {
   readonly cluster: string;
   /** For those who write many keys under the token. */
   readonly pace = new Pace();
+  /** The store is full, and the token is that of this move's last attempt. */
+  readonly isAdopted: boolean;
   readonly #value: string;
 
-  private constructor(store: Store, cluster: string, value: string) {
+  private constructor(store: Store, cluster: string, value: string, isAdopted = false) {
     this.store = store;
     this.cluster = cluster;
     this.#value = value;
+    this.isAdopted = isAdopted;
   }
 
   /**
@@ -56,7 +59,7 @@ export class Token {
         if (succeeded) return new Token(store, cluster, value);
       } catch (error) {
         if (!entry || !options.deletesOnly || !isFull(error)) throw error;
-        return new Token(store, cluster, entry.value.toString());
+        return new Token(store, cluster, entry.value.toString(), true);
       }
     }
   }
@@ -105,11 +108,6 @@ export class Token {
 export async function lockHolder(store: Store, cluster: string): Promise<string | undefined> {
   const { entry } = await store.get(ownKeys(store.prefix, cluster).lock);
   return entry && parseLock(entry.value).move;
-}
-
-/** etcd v3.6.8, server/etcdserver/apply/apply.go: with the alarm NOSPACE what costs no space goes through. */
-function isFull(error: unknown): boolean {
-  return error instanceof Error && error.message.includes("database space exceeded");
 }
 
 function parseLock(value: Buffer): { move: string; epoch: number } {

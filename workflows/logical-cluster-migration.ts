@@ -80,8 +80,8 @@ const AROUND_FENCE_MS = 60_000;
 
 function steps({ input }: Pick<Move, "input">): LogicalClusterActivities {
   // The fence must come off by its own budget and not by the end of the attempt, which nobody would count.
-  const cutover = { attemptMs: input.fenceBudgetMs + AROUND_FENCE_MS };
-  return activitiesFor(input.dryRun, table, { cutover, ...input.timeouts });
+  const cutover = { attemptMs: input.fenceBudgetMs + AROUND_FENCE_MS, ...input.timeouts["cutover"] };
+  return activitiesFor(input.dryRun, table, { ...input.timeouts, cutover });
 }
 
 function subject(move: Move): Subject {

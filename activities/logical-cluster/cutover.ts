@@ -1,11 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { ApplicationFailure, Context } from "@temporalio/activity";
-import { CompactedError } from "../../etcd/errors.ts";
+import { CompactedError, FullError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
-import { removeKeys } from "../../etcd/remove.ts";
-import { rangesOf } from "../../etcd/scan.ts";
 import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, startTail, tail } from "../../etcd/tail.ts";
@@ -18,6 +16,7 @@ import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
+import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { unlessAborted } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -28,15 +27,13 @@ import { warmUpBriefly } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
-import { preventSwitch, readSwitched } from "./switched.ts";
+import { isFenceRecorded, preventSwitch, readSwitched } from "./switched.ts";
 import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
 
 type Cutover = LogicalClusterActivities["cutover"];
 type Input = Parameters<Cutover>[0];
-
-const TAKE_BACK_MS = 10_000;
 
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
@@ -56,13 +53,14 @@ const LARGE = 10_000;
 export function createCutover(site: KcpSite): Cutover {
   return async (input) => {
     using work = beginWork("Cutover");
-    const session = await openSession(site, input);
+    const session = await openSession(site, input, { deletesOnly: true });
     const done = await readSwitched(session);
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
     const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
     // What an earlier attempt has sent cannot take effect any more: it carries that attempt's token.
-    if (await isFenceRecorded(session)) await openAgain(session, fence, work.signal);
+    if (await mayBeFenced(session, input.fence)) await openAgain(session, input.fence, fence, work.signal);
+    if (session.destination.isAdopted) throw new FullError(session.to.store.name);
     refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
@@ -85,13 +83,8 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
     align: session.align,
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
-  const prepared = await fence
-    .prepare()
-    .then(async () => await prepare(session, input, running, signal))
-    .catch(async (error: unknown) => {
-      await takeLateFamiliesBack(session);
-      throw error;
-    });
+  await fence.prepare();
+  const prepared = await prepare(session, input, running, signal);
   return await underFence(
     session,
     input,
@@ -123,20 +116,6 @@ async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<
   // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
   await copySnapshot({ store: from.store, revision }, writer, { cluster, stages: [late], kinship, signal });
   await seedBoundCrds(session, signal);
-}
-
-/**
- * To be called when it is known that there is no switch: while two shards hold them, others can resolve neither. Where it
- * does not succeed in time the next cutover or the undo does it, whose token ends this.
- */
-async function takeLateFamiliesBack({ to, destination, cluster }: Session): Promise<void> {
-  const signal = AbortSignal.timeout(TAKE_BACK_MS);
-  const takeBack = async () => {
-    const ranges = (await rangesOf(to.store, cluster)).filter(({ family }) => isLate(family));
-    await removeKeys(destination, { ranges, unchangedSince: await to.store.head(), signal });
-  };
-  // What has failed before is the reason to be told.
-  await unlessAborted(takeBack(), signal).catch(() => undefined);
 }
 
 interface Prepared {
@@ -215,17 +194,17 @@ async function underFence(
   try {
     return await run(at, sending, AbortSignal.any([deadline, stop]));
   } catch (error) {
+    const isOverdue = deadline.aborted;
     // The answer of the switch may have been lost; after it there is no opening again. One that was not sent is not asked
     // for: it may be the destination's store that has failed.
     const done = sending.isSent ? await preventSwitch(session) : undefined;
     if (done) return done;
-    await openAgain(session, fence, stop);
-    await takeLateFamiliesBack(session);
+    await openAgain(session, input.fence, fence, stop);
     const isKnown = error instanceof ApplicationFailure || error instanceof CompactedError;
-    if (!deadline.aborted && (isKnown || stop.aborted)) throw error;
+    if (!isOverdue && (isKnown || stop.aborted)) throw error;
     // Whatever it was, users have waited for it: it is not repeated on the spot.
     throw failure("FenceBudgetExceeded", {
-      message: `the switch was not done${deadline.aborted ? ` in ${input.fenceBudgetMs} ms` : ""}; the fence is off and ${input.from} serves again`,
+      message: `the switch was not done${isOverdue ? ` in ${input.fenceBudgetMs} ms` : ""}; the fence is off and ${input.from} serves again`,
       found: error instanceof Error ? error.message : String(error),
     });
   }
@@ -292,7 +271,8 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   const own = ownKeys(to.store.prefix, cluster);
   const { succeeded } = await session.destination.transact(
     [when.modifiedAt(key, 0n), when.valueIs(own.fence, fenceRecord(fenceAt))],
-    [put(key, JSON.stringify(object)), put(own.switched, JSON.stringify(result))],
+    // Without the position nothing of the tail can take effect any more that was sent and not answered.
+    [put(key, JSON.stringify(object)), put(own.switched, JSON.stringify(result)), remove(own.cursor)],
   );
   if (succeeded) return result;
   // The client repeats a transaction whose answer was lost, so it may be our own object that is there.
@@ -321,12 +301,17 @@ async function readForSwitch(
 }
 
 /** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */
-async function openAgain(session: Session, fence: Fence, signal: AbortSignal): Promise<void> {
+async function openAgain(
+  session: Session,
+  kind: FenceKind,
+  fence: Fence,
+  signal: AbortSignal,
+): Promise<void> {
   await session.origin.check();
   // Before the fence goes, for nobody to come to a cancelled context.
-  await beginHealing(session.origin, session.from);
+  await beginHealing(session.origin, session.from, kind);
   await fence.lift();
-  await healContexts(session.origin, session.from, signal);
+  await healContexts(session.origin, session.from, kind, signal);
   const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
   await session.destination.transact([], [remove(key)]);
 }
@@ -343,8 +328,10 @@ function fenceRecord(at: number): string {
   return JSON.stringify({ at });
 }
 
-async function isFenceRecorded({ to, cluster }: Session): Promise<boolean> {
-  return (await to.store.get(ownKeys(to.store.prefix, cluster).fence)).entry !== undefined;
+/** Where the store is full, the record may have been deleted instead of made void: see preventSwitch. */
+async function mayBeFenced(session: Session, kind: FenceKind): Promise<boolean> {
+  if (await isFenceRecorded(session)) return true;
+  return session.destination.isAdopted && (await isSeenFenced(session, kind));
 }
 
 function isBinding(key: Key): boolean {

@@ -1,5 +1,5 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { ANNOTATION, clusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
+import { ANNOTATION, clusterPath, isSuspended } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -20,8 +20,8 @@ export async function refuseDeleted(from: Shard, cluster: string): Promise<Logic
  * `inactive` fence, which is the same mark, is on.
  * @throws ApplicationFailure `Refused`
  */
-export function refuseSuspended({ metadata }: LogicalCluster, cluster: string): void {
-  if (metadata.annotations?.[ANNOTATION.inactive] !== "true") return;
+export function refuseSuspended(object: LogicalCluster, cluster: string): void {
+  if (!isSuspended(object)) return;
   throw failure("Refused", {
     message: `logical cluster ${cluster} was marked inactive while it moved`,
     advice: `take the annotation ${ANNOTATION.inactive} off, then start again`,

@@ -29,10 +29,14 @@ export function refuseEncrypted({ name, store }: Pick<Shard, "name" | "store">, 
   });
 }
 
+/** Whose keys the configuration names and does not hold. */
+const KMS = "k8s:enc:kms:";
+
 /**
  * Values are copied as they are stored, so the destination must be able to read what the origin has encrypted. A shard
  * that cannot read one Secret can list no tenant's Secrets any more, so a key that has nothing but its name in common
- * with the origin's must be found before the copy. One value of each resource is looked at.
+ * with the origin's must be found before the copy, and before a user makes the first Secret. So configurations are
+ * compared; where neither shard tells of one, one value of each resource.
  *
  * @returns a warning where the keys cannot be compared.
  * @throws ApplicationFailure `Refused`
@@ -42,24 +46,28 @@ export async function checkEncryption(
   to: Shard,
   ranges: readonly ClusterRange[],
 ): Promise<string[]> {
-  const found = await Promise.all(ranges.map(async (range) => await compare(from, to, range)));
-  const pairs = found.filter(({ ours, theirs }) => ours !== undefined || theirs !== undefined);
-  if (pairs.length === 0) return [];
   const [left, right] = await Promise.all([from, to].map(configurationOf));
-  if (left !== undefined && left === right) return [];
-  const unlike = pairs.find(({ ours, theirs }) => ours !== theirs);
-  if (unlike || (left !== undefined && right !== undefined)) {
-    const { family, ours = "not encrypted", theirs = "not encrypted" } = unlike ?? pairs[0]!;
+  if (left !== right) {
     throw failure("Refused", {
-      message: unlike
-        ? `${family} are stored differently at the two shards`
-        : `${family} are encrypted by keys of one name, but the configurations of the two shards are not the same`,
+      message: "the two shards do not encrypt by the same configuration",
+      found: `${left ?? "none"} at ${from.name}, ${right ?? "none"} at ${to.name}`,
+      advice: ADVICE,
+    });
+  }
+  const kinds = await Promise.all(ranges.map(async (range) => await compare(from, to, range)));
+  const unlike = kinds.find(({ ours, theirs }) => ours !== theirs);
+  if (unlike && left === undefined) {
+    const { family, ours = "not encrypted", theirs = "not encrypted" } = unlike;
+    throw failure("Refused", {
+      message: `${family} are stored differently at the two shards`,
       found: `${ours} at ${from.name}, ${theirs} at ${to.name}`,
       advice: ADVICE,
     });
   }
+  const doubtful = kinds.filter(({ ours }) => ours?.startsWith(left === undefined ? "" : KMS));
+  if (doubtful.length === 0) return [];
   return [
-    `${pairs.map(({ family }) => family).join(", ")} are encrypted, and the shards do not tell whether by the same keys: make sure that they have the same --encryption-provider-config`,
+    `${doubtful.map(({ family }) => family).join(", ")} are encrypted by keys that cannot be compared: make sure that both shards have the same`,
   ];
 }
 
@@ -76,10 +84,11 @@ async function compare(from: Shard, to: Shard, range: ClusterRange) {
   return { family, ours, theirs: other && encryptionOf(other.value) };
 }
 
-/** The same for two shards that have the same keys; undefined where a replica does not tell. */
+/** The same for two shards that have the same keys; undefined where no replica tells of one. */
 async function configurationOf({ replicas }: Shard): Promise<string | undefined> {
-  const hashes = await Promise.all(replicas.map(encryptionConfigHash));
-  return hashes.includes(undefined) ? undefined : [...new Set(hashes)].join();
+  const hashes = new Set(await Promise.all(replicas.map(encryptionConfigHash)));
+  const known = [...hashes].map((hash) => hash ?? "none").join();
+  return known === "none" ? undefined : known;
 }
 
 async function sample(store: Store, range: KeyRange): Promise<Entry | undefined> {

@@ -7,7 +7,7 @@ import { Writer } from "../../etcd/writer.ts";
 import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
 import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
 import type { Fence, FenceTarget } from "../../kubernetes/kcp/fence.ts";
-import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
+import { isSuspended, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
@@ -115,12 +115,15 @@ export async function readLogicalCluster(
 
 /**
  * Makes the shard forget that it cancelled the cluster's request context.
- * @returns false when there is no cluster any more, or it is being deleted.
+ * @param fence of the move: the other one is made by the mark that suspends a cluster.
+ * @returns false when there is no cluster any more, or it is being deleted, or suspended.
  */
-export async function beginHealing(token: Token, shard: Shard): Promise<boolean> {
+export async function beginHealing(token: Token, shard: Shard, fence: FenceKind): Promise<boolean> {
   for (;;) {
     const stored = await readLogicalCluster(shard, token.cluster);
     if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return false;
+    // Somebody's suspension: what ends that heals the contexts too.
+    if (fence === "migration" && isSuspended(stored.object)) return false;
     const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));
     const { succeeded } = await token.transact(
       [when.modifiedAt(stored.entry.key, stored.entry.modRevision)],
@@ -131,9 +134,14 @@ export async function beginHealing(token: Token, shard: Shard): Promise<boolean>
 }
 
 /** The same where it is needed, and waits until the shard serves again. */
-export async function healContexts(token: Token, shard: Shard, signal: AbortSignal): Promise<void> {
+export async function healContexts(
+  token: Token,
+  shard: Shard,
+  fence: FenceKind,
+  signal: AbortSignal,
+): Promise<void> {
   const { cluster } = token;
-  if (!(await hasDeadContext(shard.api, cluster)) || !(await beginHealing(token, shard))) return;
+  if (!(await hasDeadContext(shard.api, cluster)) || !(await beginHealing(token, shard, fence))) return;
   await pollUntil(
     `${shard.name} serves ${cluster} again`,
     async () => !(await hasDeadContext(shard.api, cluster)) || "its request context is still cancelled",

@@ -17,6 +17,7 @@ import { allowedBetween } from "./differences.ts";
 import { heeding } from "./heeding.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
+import { refuseAfterSwitch } from "./switched.ts";
 import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -65,6 +66,7 @@ export function createTransferActivities(site: KcpSite): Steps {
     async copySnapshot(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject);
+      await refuseAfterSwitch(session);
       return await copyEverything(session, work).catch(async (error: unknown) => {
         throw await nameTooLarge(error, session);
       });
@@ -73,6 +75,7 @@ export function createTransferActivities(site: KcpSite): Steps {
     async catchUp(subject) {
       using work = beginWork("Tail");
       const session = await openSession(site, subject);
+      await refuseAfterSwitch(session);
       let changes = 0;
       for (let quick = 0; ;) {
         const until = await pulse(session.origin);
@@ -92,6 +95,7 @@ export function createTransferActivities(site: KcpSite): Steps {
     async follow(subject) {
       using work = beginWork("Tail");
       const session = await openSession(site, subject);
+      await refuseAfterSwitch(session);
       const timer = setInterval(() => void pulse(session.origin).catch(() => undefined), PULSE_EVERY_MS);
       try {
         while (!work.signal.aborted) await tailOrCopy(session, work);
@@ -99,8 +103,8 @@ export function createTransferActivities(site: KcpSite): Steps {
         // A later step of this move goes on from the recorded position. After a repair nobody does: then this activity is
         // tried again, which gives it a new token.
         if (!(error instanceof SupersededError)) throw error;
-        while (!(await Token.isHandedBack(session.to.store, session.cluster)))
-          await pause(LOOK_EVERY_MS, work.signal);
+        const isHandedBack = async () => await Token.isHandedBack(session.to.store, session.cluster);
+        while (!(await isHandedBack().catch(() => false))) await pause(LOOK_EVERY_MS, work.signal);
         throw error;
       } finally {
         clearInterval(timer);

@@ -3,11 +3,10 @@ import { removeKeys } from "../../etcd/remove.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
-import { failure } from "../../workflows/engine/failures.ts";
 import { isGone } from "./deleted.ts";
-import { fenceOf, healContexts, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
+import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
-import { readSwitched } from "./switched.ts";
+import { isFenceRecorded, readSwitched, refuseAfterSwitch, servedThere } from "./switched.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -28,8 +27,10 @@ export function createUndoActivities(site: KcpSite): Steps {
       if (await readSwitched(session)) throw servedThere(session);
       const gone = await isGone(session.from, session.to, subject.cluster);
       const check = async () => await session.origin.check();
-      await fenceOf(site, subject, session.from, check).dismantle(gone);
-      await healContexts(session.origin, session.from, work.signal);
+      // One that is not ours is somebody's suspension of the cluster.
+      if (subject.fence === "migration" || (await isFenceRecorded(session)))
+        await fenceOf(site, subject, session.from, check).dismantle(gone);
+      await healContexts(session.origin, session.from, subject.fence, work.signal);
     },
 
     /** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */
@@ -47,26 +48,6 @@ export function createUndoActivities(site: KcpSite): Steps {
       await releaseLocks(site, subject);
     },
   };
-}
-
-/** Nothing calls for an undo after the switch; should it happen all the same, the only copy must not be deleted. */
-async function refuseAfterSwitch(session: Session): Promise<void> {
-  if (!(await readLogicalCluster(session.to, session.cluster))) return;
-  throw (await readSwitched(session)) ? servedThere(session) : strange(session);
-}
-
-function servedThere({ to, cluster }: Session): Error {
-  return failure("Conflict", {
-    message: `${cluster} is served by ${to.name}: nothing is undone`,
-    advice: "reset the workflow to before its cutover, so that it goes forward",
-  });
-}
-
-function strange({ to, cluster }: Session): Error {
-  return failure("Conflict", {
-    message: `${to.name} has a LogicalCluster ${cluster} that this move has not made: nothing is deleted there`,
-    advice: `find out who made it, and delete it at ${to.name}; then resume`,
-  });
 }
 
 /** @returns whether there was anything to remove. */

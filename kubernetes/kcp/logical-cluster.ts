@@ -51,6 +51,12 @@ export async function annotate(
   await patchLogicalCluster(server, cluster, { metadata: { annotations: { [name]: value } } });
 }
 
+/** Whether it carries the mark, in either of its names, that makes its shard refuse all requests. */
+export function isSuspended({ metadata }: LogicalCluster): boolean {
+  const { annotations = {} } = metadata;
+  return [ANNOTATION.inactive, ANNOTATION.inactiveLegacy].some((name) => annotations[name] === "true");
+}
+
 /** The object without the marks that a fence leaves on it. */
 export function withoutFence(object: LogicalCluster): LogicalCluster {
   const {

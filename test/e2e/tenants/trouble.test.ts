@@ -148,9 +148,10 @@ describe("a destination whose etcd is full", () => {
 });
 
 describe("a workspace that is suspended while it moves", () => {
-  test("is not made to serve again: the move is undone, and says why", async () => {
+  test.each(["migration", "inactive"])("is not made to serve again, with the %s fence", async (fence) => {
     const { cluster } = await makeWorkspace(bed, "suspended", "root");
-    const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"] });
+    const input = { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"], fence };
+    const move = await startMove(bed, input);
     await untilGate(move, "Cutover");
     const { api } = bed.shards.root;
     await annotate(api, cluster, ANNOTATION.inactive, "true");
