@@ -2,11 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { clusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { isFenced } from "../../../kubernetes/kcp/probe.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
+import { raiseAlarm } from "../harness/alarm.ts";
 import { Bed } from "../harness/bed.ts";
 import { nextChange, own } from "../harness/keys.ts";
 import { abort, approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
-import { contents, expectAlive, makeProvider, makeTenant } from "../harness/tenant.ts";
+import { contents, expectAlive, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
 let bed: Bed;
@@ -65,6 +66,31 @@ describe("a fence budget that cannot be kept", () => {
     await expectSettledOn(bed, tenant, "root");
     await expectAlive(tenant);
   });
+});
+
+describe("a destination that is full when the switch is made", () => {
+  // The alarm may come after the switch.
+  test(
+    "does not keep the origin from serving, and gets the cluster when it has room again",
+    { retry: 2 },
+    async () => {
+      const { cluster } = await makeWorkspace(bed, "overflowing", "root");
+      const { seen } = await nextChange(
+        bed.store("shard-1"),
+        ({ entry, type }) => type === "Put" && entry.key === own(cluster).fence,
+      );
+      const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1" });
+      await seen;
+      {
+        await using _ = await raiseAlarm(bed, "shard-1");
+        const { lastError } = await untilState(move, ({ comebacks }) => comebacks > 0);
+        expect(lastError).toMatchObject({ type: "FenceBudgetExceeded" });
+        const path = clusterPath(cluster, "/api/v1/namespaces/default");
+        expect((await bed.shards.root.api.request({ path })).status).toBe(200);
+      }
+      expect(await move.result()).toMatchObject({ verified: true, to: "shard-1" });
+    },
+  );
 });
 
 describe("a move whose workflow was terminated", () => {
