@@ -23,7 +23,9 @@ describe.each(histories)("$kind: $shape", ({ kind, shape, history }) => {
     const workflowBundle = bundles.get(kind === FIXTURE_KIND ? kind : "shipped");
     if (workflowBundle === undefined) throw new Error(`no bundle for ${kind}`);
     const replayed = Worker.runReplayHistories({ workflowBundle }, [{ workflowId: shape, history }]);
-    for await (const { error } of replayed) expect(error).toBeUndefined();
+    const errors: unknown[] = [];
+    for await (const { error } of replayed) errors.push(error);
+    expect(errors).toEqual([undefined]);
   });
 });
 
@@ -35,5 +37,7 @@ test("a change of what is done when is caught", async () => {
   const calls = history.events?.flatMap((event) => event.activityTaskScheduledEventAttributes ?? []) ?? [];
   for (const call of calls.slice(-1)) call.activityType = { name: "another" };
   const replayed = Worker.runReplayHistories({ workflowBundle }, [{ workflowId: "changed", history }]);
-  for await (const { error } of replayed) expect(error?.name).toBe("DeterminismViolationError");
+  const errors: unknown[] = [];
+  for await (const { error } of replayed) errors.push(error?.name);
+  expect(errors).toEqual(["DeterminismViolationError"]);
 });
