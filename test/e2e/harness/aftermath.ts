@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { ANNOTATION, logicalClusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
-import { other } from "./bed.ts";
+import { SHARDS, other } from "./bed.ts";
 import type { Bed, ShardName } from "./bed.ts";
 import { keysOf, ownKeysLeft } from "./keys.ts";
 import { expectServing } from "./tenant.ts";
@@ -12,6 +12,15 @@ export async function expectSettledOn(bed: Bed, tenant: Tenant, shard: ShardName
   expect(await tracesOf(bed, tenant.cluster, shard)).toEqual([]);
   await expectServing(tenant);
   expect(await keysOf(bed.store(other(shard)), tenant.cluster)).toEqual([]);
+}
+
+/** A cluster that was deleted is on no shard, and nothing of a move of it is left. Its keys may need a moment. */
+export async function expectNoTrace(bed: Bed, cluster: string): Promise<void> {
+  for (const shard of SHARDS) {
+    await expect.poll(async () => await keysOf(bed.store(shard), cluster), { timeout: 30_000 }).toEqual([]);
+    expect(await ownKeysLeft(bed.store(shard), cluster)).toEqual([]);
+  }
+  expect(await migrationsOf(bed, cluster)).toEqual([]);
 }
 
 /** What of a bed tells whether a move has left something behind. */
