@@ -10,7 +10,7 @@ import {
   MembershipError,
   RefusedError as MembershipRefusedError,
 } from "../etcd/membership/errors.ts";
-import { CompactedError, FullError, LockedError, SupersededError } from "../etcd/errors.ts";
+import { CompactedError, LockedError, SupersededError } from "../etcd/errors.ts";
 import { ClaimedError } from "../hosting/types.ts";
 import { ApiError, UnpermittedError } from "../kubernetes/api-server.ts";
 import { FenceTakenError } from "../kubernetes/kcp/fence.ts";
@@ -45,7 +45,6 @@ function failureTypeOf(error: Error): FailureType {
   if (error instanceof SupersededError || error instanceof FenceTakenError) return "Superseded";
   if (error instanceof LockedError || error instanceof ClaimedError) return "LockLost";
   if (error instanceof CompactedError) return "Compacted";
-  if (error instanceof FullError) return "Unreachable";
   if (error instanceof UnknownSiteError) return "InvalidInput";
   if (error instanceof WaitError) return "Timeout";
   if (error instanceof ApiError) return typeOfStatus(error.status);

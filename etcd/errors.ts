@@ -11,16 +11,6 @@ export class CompactedError extends Error {
   }
 }
 
-/** The store's quota is used up: it takes deletions and nothing else. */
-export class FullError extends Error {
-  override readonly name = "FullError";
-  constructor(store: string) {
-    super(
-      `${store}: its space is used up (alarm NOSPACE): raise --quota-backend-bytes or make room, and disarm the alarm`,
-    );
-  }
-}
-
 /** etcd v3.6.8, server/etcdserver/apply/apply.go: with the alarm NOSPACE what costs no space goes through. */
 export function isFull(error: unknown): boolean {
   return error instanceof Error && error.message.includes("database space exceeded");

@@ -124,8 +124,10 @@ export function ownKeys(prefix: string, cluster: string) {
     filler: `${base}/filler`,
     /** Below which revision of the destination no copied key stands: see floor.ts. */
     floor: `${base}/floor`,
-    /** When the fence was first asked for, and what the switch found: for an attempt after a crash. */
+    /** When the fence was asked for, until it is off again, and what the switch found: for an attempt after a crash. */
     fence: `${base}/fence`,
+    /** Without it, as the attempt has written it, no switch takes effect. */
+    armed: `${base}/armed`,
     switched: `${base}/switched`,
     late: `${base}/late`,
   } as const;

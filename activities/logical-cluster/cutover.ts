@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { ApplicationFailure, Context } from "@temporalio/activity";
-import { CompactedError, FullError } from "../../etcd/errors.ts";
+import { ApplicationFailure, Context, activityInfo } from "@temporalio/activity";
+import { CompactedError } from "../../etcd/errors.ts";
 import { logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
@@ -35,6 +35,9 @@ import { beginWork } from "../work.ts";
 type Cutover = LogicalClusterActivities["cutover"];
 type Input = Parameters<Cutover>[0];
 
+/** A verification older than this is repeated before the cutover, so that the check inside the fence stays small. */
+const PROOF_AGE_MS = 2 * 60_000;
+
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
 
@@ -54,13 +57,14 @@ export function createCutover(site: KcpSite): Cutover {
   return async (input) => {
     using work = beginWork("Cutover");
     const session = await openSession(site, input, { deletesOnly: true });
-    const done = await readSwitched(session);
+    // What an earlier attempt has sent cannot take effect any more, whoever's token it carries.
+    const done = await preventSwitch(session);
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
     const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
-    // What an earlier attempt has sent cannot take effect any more: it carries that attempt's token.
-    if (await mayBeFenced(session, input.fence)) await openAgain(session, input.fence, fence, work.signal);
-    if (session.destination.isAdopted) throw new FullError(session.to.store.name);
+    if (await isFenceRecorded(session)) await openAgain(session, input.fence, fence, work.signal);
+    refuseFull(session);
+    refuseOldProof(session, input);
     refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
@@ -71,6 +75,27 @@ export function createCutover(site: KcpSite): Cutover {
       throw failure("NotVerified", "the history since the proof has been compacted: it is made again");
     }
   };
+}
+
+/** With the users served, and where the move can be aborted, it is waited for. */
+function refuseFull({ from, to, origin, destination }: Session): void {
+  const full = destination.isAdopted ? to : origin.isAdopted ? from : undefined;
+  if (full === undefined) return;
+  throw failure("FenceBudgetExceeded", {
+    message: `${full.store.name} is full and takes nothing but deletions (alarm NOSPACE); no fence is up`,
+    advice: "make room or raise --quota-backend-bytes, and disarm the alarm",
+  });
+}
+
+/** Asked here and not by the workflow: only the store knows whether the switch has been made already. */
+function refuseOldProof(session: Session, { provenAt }: Input): void {
+  if (provenAt === undefined) return;
+  const ageMs = activityInfo().currentAttemptScheduledTimestampMs - provenAt;
+  if (ageMs <= PROOF_AGE_MS) return;
+  throw failure(
+    "NotVerified",
+    `the proof is ${Math.round(ageMs / 1000)} s old: ${session.from.name} and ${session.to.name} are proven equal again`,
+  );
 }
 
 async function cutOver(session: Session, input: Input, fence: Fence, signal: AbortSignal): Promise<Switched> {
@@ -270,7 +295,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
   const key = logicalClusterKey(to.store.prefix, cluster);
   const own = ownKeys(to.store.prefix, cluster);
   const { succeeded } = await session.destination.transact(
-    [when.modifiedAt(key, 0n), when.valueIs(own.fence, fenceRecord(fenceAt))],
+    [when.modifiedAt(key, 0n), when.valueIs(own.armed, fenceRecord(fenceAt))],
     // Without the position nothing of the tail can take effect any more that was sent and not answered.
     [put(key, JSON.stringify(object)), put(own.switched, JSON.stringify(result)), remove(own.cursor)],
   );
@@ -312,26 +337,20 @@ async function openAgain(
   await beginHealing(session.origin, session.from, kind);
   await fence.lift();
   await healContexts(session.origin, session.from, kind, signal);
-  const { fence: key } = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [remove(key)]);
+  const own = ownKeys(session.to.store.prefix, session.cluster);
+  await session.destination.transact([], [remove(own.fence), remove(own.armed)]);
 }
 
 /** Notes down that the fence is about to be asked for, for an attempt that comes after a crash. @returns when, ms */
 async function recordFence(session: Session): Promise<number> {
   const at = Date.now();
-  const { fence } = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [put(fence, fenceRecord(at))]);
+  const { fence, armed } = ownKeys(session.to.store.prefix, session.cluster);
+  await session.destination.transact([], [put(fence, fenceRecord(at)), put(armed, fenceRecord(at))]);
   return at;
 }
 
 function fenceRecord(at: number): string {
   return JSON.stringify({ at });
-}
-
-/** Where the store is full, the record may have been deleted instead of made void: see preventSwitch. */
-async function mayBeFenced(session: Session, kind: FenceKind): Promise<boolean> {
-  if (await isFenceRecorded(session)) return true;
-  return session.destination.isAdopted && (await isSeenFenced(session, kind));
 }
 
 function isBinding(key: Key): boolean {

@@ -36,7 +36,7 @@ const KMS = "k8s:enc:kms:";
  * Values are copied as they are stored, so the destination must be able to read what the origin has encrypted. A shard
  * that cannot read one Secret can list no tenant's Secrets any more, so a key that has nothing but its name in common
  * with the origin's must be found before the copy, and before a user makes the first Secret. So configurations are
- * compared; where neither shard tells of one, one value of each resource.
+ * compared; where a shard does not tell of its own, one value of each resource.
  *
  * @returns a warning where the keys cannot be compared.
  * @throws ApplicationFailure `Refused`
@@ -47,16 +47,17 @@ export async function checkEncryption(
   ranges: readonly ClusterRange[],
 ): Promise<string[]> {
   const [left, right] = await Promise.all([from, to].map(configurationOf));
-  if (left !== right) {
+  const isKnown = left !== undefined && right !== undefined;
+  if (isKnown && left !== right) {
     throw failure("Refused", {
       message: "the two shards do not encrypt by the same configuration",
-      found: `${left ?? "none"} at ${from.name}, ${right ?? "none"} at ${to.name}`,
+      found: `${left} at ${from.name}, ${right} at ${to.name}`,
       advice: ADVICE,
     });
   }
   const kinds = await Promise.all(ranges.map(async (range) => await compare(from, to, range)));
   const unlike = kinds.find(({ ours, theirs }) => ours !== theirs);
-  if (unlike && left === undefined) {
+  if (unlike && !isKnown) {
     const { family, ours = "not encrypted", theirs = "not encrypted" } = unlike;
     throw failure("Refused", {
       message: `${family} are stored differently at the two shards`,
@@ -64,11 +65,13 @@ export async function checkEncryption(
       advice: ADVICE,
     });
   }
-  const doubtful = kinds.filter(({ ours }) => ours?.startsWith(left === undefined ? "" : KMS));
-  if (doubtful.length === 0) return [];
-  return [
-    `${doubtful.map(({ family }) => family).join(", ")} are encrypted by keys that cannot be compared: make sure that both shards have the same`,
-  ];
+  if (!isKnown && left === right && kinds.every(({ ours }) => ours === undefined)) return [];
+  const isDoubtful = !isKnown || kinds.some(({ ours }) => ours?.startsWith(KMS));
+  return isDoubtful
+    ? [
+        `whether ${from.name} and ${to.name} encrypt by the same keys cannot be seen from here: make sure that they do`,
+      ]
+    : [];
 }
 
 /** How a family of the cluster is encrypted at the origin, and, of any cluster, at the destination. */
@@ -84,11 +87,17 @@ async function compare(from: Shard, to: Shard, range: ClusterRange) {
   return { family, ours, theirs: other && encryptionOf(other.value) };
 }
 
-/** The same for two shards that have the same keys; undefined where no replica tells of one. */
-async function configurationOf({ replicas }: Shard): Promise<string | undefined> {
+/** The same for two shards that have the same keys; undefined where they do not tell. */
+async function configurationOf({ name, replicas }: Shard): Promise<string | undefined> {
   const hashes = new Set(await Promise.all(replicas.map(encryptionConfigHash)));
-  const known = [...hashes].map((hash) => hash ?? "none").join();
-  return known === "none" ? undefined : known;
+  if (hashes.has(undefined)) return undefined;
+  const [first, second] = hashes;
+  if (second === undefined) return first;
+  throw failure("Refused", {
+    message: `the replicas of shard ${name} do not encrypt by the same configuration`,
+    found: `${first}, ${second}`,
+    advice: "restart the replica that has not read the newer file yet",
+  });
 }
 
 async function sample(store: Store, range: KeyRange): Promise<Entry | undefined> {

@@ -1,14 +1,9 @@
 import { ownKeys } from "../../etcd/keys.ts";
-import { isFull } from "../../etcd/errors.ts";
-import { put, remove, when } from "../../etcd/store.ts";
-import type { Operation } from "../../etcd/store.ts";
+import { remove, when } from "../../etcd/store.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { Switched } from "./types.ts";
-
-/** A fence's record that no switch finds as its attempt wrote it, which it needs: see insideFence. */
-const PREVENTED = JSON.stringify({ at: 0 });
 
 /** The switch, as it recorded itself in the transaction that made it. */
 export async function readSwitched({ to, cluster }: Session): Promise<Switched | undefined> {
@@ -18,18 +13,12 @@ export async function readSwitched({ to, cluster }: Session): Promise<Switched |
 
 /**
  * Makes sure that a switch which was sent, and not answered, does not take effect later: to be done before the origin
- * is opened again.
+ * is opened again. A full store takes it too.
  * @returns the switch, when it has taken effect already.
  */
 export async function preventSwitch(session: Session): Promise<Switched | undefined> {
-  const { switched, fence } = ownKeys(session.to.store.prefix, session.cluster);
-  const prevent = async (operation: Operation) =>
-    await session.destination.transact([when.modifiedAt(switched, 0n)], [operation]);
-  const { succeeded } = await prevent(put(fence, PREVENTED)).catch(async (error: unknown) => {
-    // A full store takes this: without the record no switch takes effect either.
-    if (isFull(error)) return await prevent(remove(fence));
-    throw error;
-  });
+  const { switched, armed } = ownKeys(session.to.store.prefix, session.cluster);
+  const { succeeded } = await session.destination.transact([when.modifiedAt(switched, 0n)], [remove(armed)]);
   return succeeded ? undefined : await readSwitched(session);
 }
 
@@ -39,11 +28,17 @@ export async function isFenceRecorded({ to, cluster }: Session): Promise<boolean
 }
 
 /**
- * For what writes to the destination as only a move may before its switch, such as after a reset of the workflow: what is
- * served there must not be made equal to what is left at the origin.
+ * For what makes the destination equal to the origin, such as after a reset of the workflow: what is served, or was, must
+ * not be made equal to what is left at the origin.
  * @throws ApplicationFailure `Conflict`
  */
 export async function refuseAfterSwitch(session: Session): Promise<void> {
+  if (await readSwitched(session)) throw servedThere(session);
+  await refuseServed(session);
+}
+
+/** @throws ApplicationFailure `Conflict` where the destination has the cluster: the only copy must not be deleted. */
+export async function refuseServed(session: Session): Promise<void> {
   if (!(await readLogicalCluster(session.to, session.cluster))) return;
   throw (await readSwitched(session)) ? servedThere(session) : strange(session);
 }

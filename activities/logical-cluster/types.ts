@@ -167,6 +167,8 @@ export interface LogicalClusterActivities {
       fenceBudgetMs: number;
       verifiedAt: string;
       verifiedAtDestination?: string | undefined;
+      /** When that proof was made, ms since the epoch by Temporal's clock. Absent where the workflow judges its age. */
+      provenAt?: number | undefined;
     },
   ): Promise<Switched>;
   awaitRouting(subject: Subject & { fence: FenceKind; position: string }): Promise<Routed>;

@@ -6,7 +6,7 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { isGone } from "./deleted.ts";
 import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
-import { isFenceRecorded, readSwitched, refuseAfterSwitch, servedThere } from "./switched.ts";
+import { isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -23,8 +23,7 @@ export function createUndoActivities(site: KcpSite): Steps {
     async dismantleFence(subject) {
       using work = beginWork("Cutover");
       const session = await openSession(site, subject, { deletesOnly: true });
-      // The token, raised now, keeps out what an earlier attempt has sent.
-      if (await readSwitched(session)) throw servedThere(session);
+      if (await preventSwitch(session)) throw servedThere(session);
       const gone = await isGone(session.from, session.to, subject.cluster);
       const check = async () => await session.origin.check();
       // One that is not ours is somebody's suspension of the cluster.
@@ -37,7 +36,7 @@ export function createUndoActivities(site: KcpSite): Steps {
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject, { deletesOnly: true });
-      await refuseAfterSwitch(session);
+      await refuseServed(session);
       for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
         if (await removeAll(session, work)) quiet = 0;
         await delay(QUIET_MS, undefined, { signal: work.signal });
