@@ -22,6 +22,8 @@ type Steps = Pick<
 
 const READY = { everyMs: 200, deadlineMs: 120_000 };
 const DRAIN_LOOK_MS = 1_000;
+/** In a row, so that a lost connection does not end the wait. */
+const SILENT_LOOKS = 3;
 /** Where the proof of a write is made: a namespace that every cluster has. */
 const PROOFS = "/api/v1/namespaces/kube-system/configmaps";
 const PROOF_LABELS = { "rehome.dev/proof": "true" };
@@ -122,22 +124,27 @@ export async function removeProofs(api: ApiServer, signal: AbortSignal): Promise
 }
 
 /**
- * Waits until nobody uses the API server any more, as far as it tells, or the time is up.
+ * Waits until nobody uses the API server any more, as far as it tells, or the time is up. One that is silent is used by
+ * nobody: it is dead, or an earlier attempt has stopped it.
  * @returns how many watches and other long requests were left.
  */
 async function awaitDrained(api: ApiServer, drainMs: number, signal: AbortSignal): Promise<number> {
   const end = performance.now() + drainMs;
-  for (;;) {
+  for (let silent = 0; silent < SILENT_LOOKS;) {
     const left = await longRunningRequests(api, signal);
-    if (left === undefined || left === 0 || performance.now() > end) return left ?? 0;
+    if (left === 0 || performance.now() > end) return left ?? 0;
+    silent = left === undefined ? silent + 1 : 0;
     await pause(DRAIN_LOOK_MS, signal);
   }
+  return 0;
 }
 
 /** kube-apiserver's gauge of watches, execs and the like; undefined when it does not answer. */
 async function longRunningRequests(api: ApiServer, signal: AbortSignal): Promise<number | undefined> {
-  const { status, body } = await api.request({ path: "/metrics", signal });
-  if (status !== 200) return undefined;
+  const answer = await api.request({ path: "/metrics", timeoutMs: 5_000, signal }).catch(() => undefined);
+  signal.throwIfAborted();
+  if (answer?.status !== 200) return undefined;
+  const { body } = answer;
   const values = body.matchAll(/^apiserver_longrunning_requests\{[^}]*\} (\S+)$/gm);
   return [...values].reduce((sum, [, value]) => sum + Number(value), 0);
 }

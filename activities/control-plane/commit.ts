@@ -119,11 +119,30 @@ async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<boolean> {
   return allAnswer;
 }
 
-/** Removes the source's member at an address, unless it is gone; all voters have been proven equal. */
-export async function removeAt(etcd: StretchedEtcd, address: MemberAddress): Promise<void> {
-  const member = await etcd.memberAt(address);
-  if (member === undefined) return;
-  await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }, true));
+/**
+ * Removes the source's member at an address, unless it is gone; all voters have been proven equal. It may have been
+ * elected since the leader was moved: then that is moved once more.
+ */
+export async function removeAt(
+  etcd: StretchedEtcd,
+  address: MemberAddress,
+  wait: Wait = etcd.wait,
+): Promise<void> {
+  for (;;) {
+    const member = await etcd.memberAt(address);
+    if (member === undefined) return;
+    const { id } = member;
+    try {
+      return await removeMember(etcd.cluster, id, { ...etcd.allowed({ kind: "remove", id }, true), ...wait });
+    } catch (error) {
+      if (!leads(error)) throw error;
+      await toDestination(etcd);
+    }
+  }
+}
+
+function leads(error: unknown): boolean {
+  return error instanceof RefusedError && error.refusal === "is-leader";
 }
 
 /**
@@ -160,6 +179,14 @@ async function handOverLeaders(session: Session, input: StretchedSubject): Promi
 async function toDestination(etcd: StretchedEtcd): Promise<void> {
   const heir = await heirOf(etcd);
   if (heir !== undefined) await moveLeader(etcd.cluster, heir, etcd.wait);
+}
+
+/** Makes a voter of the source the leader. */
+async function toSource(etcd: StretchedEtcd): Promise<void> {
+  const { members } = await etcd.survey();
+  const heir = members.find(({ site, learner, healthy }) => site === "source" && !learner && healthy);
+  if (heir === undefined) throw new Error(`${etcd.cluster.name} has no healthy voter at the source`);
+  await moveLeader(etcd.cluster, heir.id, etcd.wait);
 }
 
 /** The voter that is to lead; undefined when one of the destination does. */
@@ -206,10 +233,11 @@ async function replaceFirst(
   const from = isLearner ? performance.now() : joining.asLearner;
   await promote(etcd.cluster, joining.id, etcd.allowed({ kind: "promote-to-even", id: joining.id }));
   try {
-    const proof = await prove(etcd, { ...etcd.wait, deadlineMs: EVEN_DEADLINE_MS });
+    const evenWait = { ...etcd.wait, deadlineMs: EVEN_DEADLINE_MS };
+    const proof = await prove(etcd, evenWait);
     // Somebody else may have been elected since.
     await toDestination(etcd);
-    await removeAt(etcd, leaver);
+    await removeAt(etcd, leaver, evenWait);
     const evenMs = Math.round(performance.now() - from);
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof, evenMs };
@@ -233,7 +261,11 @@ async function lastToJoin(
   const last = destination.length - 1;
   const begun = performance.now();
   const member = await etcd.memberAt(address);
-  if (member !== undefined && !session.hosting.promotesByItself) return { id: member.id, asLearner: begun };
+  if (member !== undefined && !session.hosting.promotesByItself) {
+    // An attempt that died may have added it and not started it.
+    if (member.learner) await startMember(session, etcd, address, last);
+    return { id: member.id, asLearner: begun };
+  }
   // What a step back has removed does not start again with its data.
   if (!session.hosting.promotesByItself)
     await session.hosting.stopMembers("destination", etcd.name, last, session.signal);
@@ -247,7 +279,14 @@ async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd, id: s
   const last = etcd.layout.destination.length - 1;
   // Stopped first where it would come back.
   if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
-  await removeMember(etcd.cluster, id, etcd.wait);
+  for (;;) {
+    try {
+      return await removeMember(etcd.cluster, id, etcd.wait);
+    } catch (error) {
+      if (!leads(error)) throw error;
+      await toSource(etcd);
+    }
+  }
 }
 
 async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {

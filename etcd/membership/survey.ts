@@ -57,7 +57,7 @@ export interface Permission {
 /**
  * Makes the `permit` of a change: it judges the step on the cluster as it is at that moment.
  * @returns a function that throws RefusedError `endangers-quorum` where the step is wrong even with every member
- *   healthy and in sync, and else MembershipError `unhealthy`, which the change waits out.
+ *   healthy and in sync, `is-leader` where only leadership is in the way, and else MembershipError `unhealthy`, which the change waits out.
  */
 export function permitStep(
   cluster: EtcdCluster,
@@ -71,8 +71,11 @@ export function permitStep(
     if (refusals.length === 0) return;
     const reasons = refusals.join("; ");
     const mended = members.map((member) => ({ ...member, started: true, healthy: true, inSync: true }));
-    if (judgeStep(mended, step, evidence).refusals.length > 0)
-      throw new RefusedError("endangers-quorum", `${cluster.name}: ${reasons}`);
+    if (judgeStep(mended, step, evidence).refusals.length > 0) {
+      const led = mended.map((member) => ({ ...member, leader: false }));
+      const isLeader = judgeStep(led, step, evidence).refusals.length === 0;
+      throw new RefusedError(isLeader ? "is-leader" : "endangers-quorum", `${cluster.name}: ${reasons}`);
+    }
     throw new MembershipError(cluster.name, step.kind, "unhealthy", reasons);
   };
 }
