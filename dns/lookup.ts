@@ -1,5 +1,7 @@
 import { Resolver } from "node:dns";
+import { lookup } from "node:dns/promises";
 import type { LookupFunction } from "node:net";
+import { callbackify } from "node:util";
 import { describeServer } from "./names.ts";
 import type { DnsServer } from "./names.ts";
 
@@ -8,18 +10,33 @@ import type { DnsServer } from "./names.ts";
  * what a record has become. IPv4 first.
  */
 export function lookupAt(servers: readonly DnsServer[]): LookupFunction {
-  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
-  resolver.setServers(servers.map(describeServer));
   return (hostname, options, callback) => {
-    resolver.resolve4(hostname, (error, addresses) => {
-      if (error === null) answer(addresses, 4, options, callback);
-      else
-        resolver.resolve6(hostname, (none, others) => {
-          if (none === null) answer(others, 6, options, callback);
-          else callback(error, "", 4);
-        });
+    withResolver(servers, (error, resolver) => {
+      if (error === null) resolve(resolver, hostname, options, callback);
+      else callback(error, "", 4);
     });
   };
+}
+
+/** A resolver takes addresses only, and the name of a server may come to mean another. */
+async function resolverAt(servers: readonly DnsServer[]): Promise<Resolver> {
+  const found = servers.map(async ({ host, port }) => ({ host: (await lookup(host)).address, port }));
+  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
+  resolver.setServers((await Promise.all(found)).map(describeServer));
+  return resolver;
+}
+
+const withResolver = callbackify(resolverAt);
+
+function resolve(resolver: Resolver, ...[hostname, options, callback]: Parameters<LookupFunction>): void {
+  resolver.resolve4(hostname, (error, addresses) => {
+    if (error === null) answer(addresses, 4, options, callback);
+    else
+      resolver.resolve6(hostname, (none, others) => {
+        if (none === null) answer(others, 6, options, callback);
+        else callback(error, "", 4);
+      });
+  });
 }
 
 function answer(

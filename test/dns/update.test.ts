@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { LostRaceError, RefusedError } from "../../dns/errors.ts";
+import { lookupAt } from "../../dns/lookup.ts";
 import { query } from "../../dns/query.ts";
 import type { TsigAlgorithm } from "../../dns/tsig.ts";
 import { replaceAddresses, setTtl } from "../../dns/update.ts";
@@ -214,6 +215,21 @@ describe("signatures", () => {
       });
     } finally {
       await other.stop();
+    }
+  });
+});
+
+describe("a lookup at servers of one's own", () => {
+  it("takes servers by address and by name", async () => {
+    const name = await dns.create("looked-up", "A", 120, "10.75.1.18");
+    const [{ host, port }] = dns.servers;
+    for (const server of [
+      { host, port },
+      { host: "localhost", port },
+    ]) {
+      const found = Promise.withResolvers<unknown>();
+      lookupAt([server])(name, {}, (error, address) => found.resolve(error ?? address));
+      expect(await found.promise).toBe("10.75.1.18");
     }
   });
 });
