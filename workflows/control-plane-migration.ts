@@ -45,7 +45,12 @@ interface Move extends ControlPlaneAdmission {
 const MINUTE_MS = 60_000;
 
 const table: StepTable<ControlPlaneActivities> = {
-  preflightControlPlane: { class: "read", summary: "Check input, seeds, etcd, DNS and VPN; change nothing" },
+  preflightControlPlane: {
+    class: "read",
+    summary: "Check input, seeds, etcd, DNS and VPN; change nothing",
+    // Longer than it waits for the address of a Service, which it then names.
+    limits: { attemptMs: 6 * 60_000 },
+  },
   claimControlPlane: { class: "mutate", summary: (s) => `Claim ${s.controlPlane} for this move` },
   releaseControlPlane: { class: "mutate", summary: "Give the claim back" },
   exposeSourcePeers: {

@@ -2,13 +2,14 @@ import { NOBODY } from "../../hosting/claim.ts";
 import { controlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ControlPlaneMigrationInput } from "../../inputs/control-plane-migration.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
+import { WaitError } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { parseInput } from "../parse-input.ts";
 import { beginWork } from "../work.ts";
 import { checkRecord } from "./dns.ts";
 import { checkEtcds } from "./etcd-check.ts";
-import type { ControlPlaneActivities } from "./types.ts";
+import type { ControlPlaneActivities, ControlPlaneAdmission } from "./types.ts";
 
 const EXAMPLE = { controlPlane: "team-a", to: "seed-b" };
 
@@ -19,36 +20,49 @@ const EXAMPLE = { controlPlane: "team-a", to: "seed-b" };
 export function createPreflight(sites: ControlPlaneSites): ControlPlaneActivities["preflightControlPlane"] {
   return async (raw) => {
     using work = beginWork("Preflight");
-    const { signal } = work;
-    const input = parseInput(controlPlaneMigrationInput, raw, EXAMPLE);
-    const { controlPlane, to } = input;
-    requireKnown("controlPlane", controlPlane, sites.names, "controlPlanes");
-    requireKnown("to", to, sites.seedNames, "seeds");
-    if (input.from !== undefined) requireKnown("from", input.from, sites.seedNames, "seeds");
-    const config = sites.controlPlaneConfig(controlPlane);
-    await requireReachable(sites.seed(to), `to: seed ${to}`, signal);
-    const from = await locate(sites, config.namespace, input, signal);
-    const hosted = sites.controlPlane(controlPlane, { source: from, destination: to }, NOBODY);
-    const { hosting, api, apiAt } = hosted;
-    const inspection = await hosting.inspect(signal);
-    if (inspection.refusals.length > 0) throw failure("Refused", inspection.refusals.join("; "));
-    const etcds = await checkEtcds(hosting, controlPlane, inspection.etcds, signal);
-    await requireReachable(api, `controlPlanes.${controlPlane}.kubeconfig`, signal);
-    const { url, values } = await hosting.apiServerAddress("source", signal);
-    await requireReachable(apiAt(url), `controlPlanes.${controlPlane}.apiServer`, signal);
-    const record = await checkRecord(hosted, values, signal);
-    const { vpn, controllers } = inspection;
-    return {
-      input,
-      controlPlane,
-      from,
-      to,
-      dnsName: config.apiServer.dnsName,
-      vpn,
-      controllers,
-      etcds,
-      record,
-    };
+    try {
+      return await check(sites, raw, work.signal);
+    } catch (error) {
+      // What has not come so long, such as the address of a Service, is a reason at the door.
+      if (error instanceof WaitError) throw failure("Refused", error.message);
+      throw error;
+    }
+  };
+}
+
+async function check(
+  sites: ControlPlaneSites,
+  raw: unknown,
+  signal: AbortSignal,
+): Promise<ControlPlaneAdmission> {
+  const input = parseInput(controlPlaneMigrationInput, raw, EXAMPLE);
+  const { controlPlane, to } = input;
+  requireKnown("controlPlane", controlPlane, sites.names, "controlPlanes");
+  requireKnown("to", to, sites.seedNames, "seeds");
+  if (input.from !== undefined) requireKnown("from", input.from, sites.seedNames, "seeds");
+  const config = sites.controlPlaneConfig(controlPlane);
+  await requireReachable(sites.seed(to), `to: seed ${to}`, signal);
+  const from = await locate(sites, config.namespace, input, signal);
+  const hosted = sites.controlPlane(controlPlane, { source: from, destination: to }, NOBODY);
+  const { hosting, api, apiAt } = hosted;
+  const inspection = await hosting.inspect(signal);
+  if (inspection.refusals.length > 0) throw failure("Refused", inspection.refusals.join("; "));
+  const etcds = await checkEtcds(hosting, controlPlane, inspection.etcds, signal);
+  await requireReachable(api, `controlPlanes.${controlPlane}.kubeconfig`, signal);
+  const { url, values } = await hosting.apiServerAddress("source", signal);
+  await requireReachable(apiAt(url), `controlPlanes.${controlPlane}.apiServer`, signal);
+  const record = await checkRecord(hosted, values, signal);
+  const { vpn, controllers } = inspection;
+  return {
+    input,
+    controlPlane,
+    from,
+    to,
+    dnsName: config.apiServer.dnsName,
+    vpn,
+    controllers,
+    etcds,
+    record,
   };
 }
 
