@@ -8,7 +8,7 @@ import { REPLICAS } from "./seed.ts";
 import type { SeedNamespace } from "./seed.ts";
 
 /** Everything with this label, whose value is the control plane's name, belongs to it and is carried over. */
-const CONTROL_PLANE = "rehome.dev/control-plane";
+export const CONTROL_PLANE = "rehome.dev/control-plane";
 
 type Plain = Readonly<Record<string, unknown>>;
 interface Carried extends KubeObject {

@@ -22,6 +22,7 @@ import {
   startMember,
   stopMembers,
 } from "./members.ts";
+import { whyUnfit } from "./unfit.ts";
 import { SeedNamespace } from "./seed.ts";
 
 /** What this way of hosting must be told; names of objects in the control plane's namespace. */
@@ -104,6 +105,7 @@ export function createStatefulSetHosting(
         refusals.push(
           `${source.api.name} has no Deployment ${layout.namespace}/${layout.apiServer.deployment}`,
         );
+      refusals.push(...(await whyUnfit(source, layout, MEMBERS, signal)));
       return {
         etcds,
         apiServers: server?.spec.replicas ?? 0,

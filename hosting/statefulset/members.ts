@@ -7,10 +7,10 @@ import { failureDeadlineMs } from "./deadlines.ts";
 import { isReady, isRunning, names } from "./seed.ts";
 import type { SeedNamespace, Service, Workload } from "./seed.ts";
 
-const PEER_PORT = 2380;
+export const PEER_PORT = 2380;
 const CLIENT_PORT = 2379;
 const METRICS_PORT = 2381;
-const LOAD_BALANCER = "LoadBalancer";
+export const LOAD_BALANCER = "LoadBalancer";
 /** On Services of members that a move has exposed; its value tells whether etcd may have been told. */
 export const EXPOSED = "rehome.dev/exposed";
 const NOT_TOLD = "not-told";
@@ -24,7 +24,7 @@ interface Secret extends KubeObject {
 }
 
 /** The Service of one member, which a StatefulSet's pod is selected by. */
-const podOf = (etcd: string, ordinal: number) => `${etcd}-${ordinal}`;
+export const podOf = (etcd: string, ordinal: number) => `${etcd}-${ordinal}`;
 
 /** ConfigMap with one file of ETCD_* settings a pod, which its container reads before it starts etcd. */
 export const bootstrapOf = (etcd: string) => `${etcd}-bootstrap`;

@@ -35,7 +35,11 @@ export interface Pod extends KubeObject {
 }
 
 export interface Service extends KubeObject {
-  readonly spec: { readonly type?: string; readonly clusterIP?: string };
+  readonly spec: {
+    readonly type?: string;
+    readonly clusterIP?: string;
+    readonly ports?: readonly { readonly port: number }[];
+  };
   readonly status?: {
     readonly loadBalancer?: {
       readonly ingress?: readonly { readonly ip?: string; readonly hostname?: string }[];

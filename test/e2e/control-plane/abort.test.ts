@@ -38,6 +38,35 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     await expectSettledIn(bed, "seed-a");
   });
 
+  test("is refused with a workload that nobody would start, and with a Service that it could not give back", async () => {
+    const { api } = bed.testbed.seeds["seed-a"];
+    const deployments = `/apis/apps/v1/namespaces/${seedNamespace}/deployments`;
+    const labels = { "rehome.dev/control-plane": controlPlane, app: "unnamed" };
+    const spec = { containers: [{ name: "none", image: "registry.example/none" }] };
+    const template = { metadata: { labels }, spec };
+    const metadata = { name: "unnamed", labels };
+    const body = {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata,
+      spec: { selector: { matchLabels: labels }, template },
+    };
+    await api.json({ method: "POST", path: deployments, body });
+    const service = `/api/v1/namespaces/${seedNamespace}/services/etcd-main-0`;
+    const peer = { name: "peer", port: 2380 };
+    const setPorts = async (...ports: object[]) =>
+      await api.json({ method: "PATCH", path: service, body: { spec: { ports } } });
+    await setPorts(peer, { name: "client", port: 2379 });
+    const { type, message } = await failureOf((await startTo(bed, "seed-b")).result());
+    await setPorts(peer);
+    await api.json({ method: "DELETE", path: `${deployments}/unnamed` });
+    expect(type).toBe("Refused");
+    expect(message).toContain("unnamed in");
+    expect(message).toContain("would be started by nobody");
+    expect(message).toContain("etcd-main-0 has port 2379");
+    await expectSettledIn(bed, "seed-a");
+  });
+
   test("is undone where somebody else has made the destination's namespace, which stays", async () => {
     const gate = "CopySecrets";
     const move = await startTo(bed, "seed-b", { gates: [gate] });
