@@ -73,7 +73,9 @@ function withoutStatus(value: Buffer, fields: readonly string[]): string | undef
   };
   const left = { ...status, ...Object.fromEntries(fields.map((field) => [field, null])) };
   const labels = withoutClaims(metadata?.["labels"] ?? {});
-  return JSON.stringify([{ ...metadata, managedFields: null, labels }, spec, sorted(left)]);
+  // What kcp's controllers write to the status may count as a generation, with the same spec.
+  const named = { ...metadata, managedFields: null, generation: null, labels };
+  return JSON.stringify([sorted(named), spec, sorted(left)]);
 }
 
 /**

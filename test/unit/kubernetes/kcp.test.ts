@@ -64,6 +64,9 @@ describe("allowed differences", () => {
   it("are the conditions of an APIBinding, and nothing else of it", () => {
     const origin = { metadata: { name: "b" }, spec: { x: 1 }, status: { phase: "Bound", conditions: [1] } };
     expect(differ(binding, origin, { ...origin, status: { phase: "Bound", conditions: [2] } })).toBeDefined();
+    const later = { ...origin, metadata: { name: "b", generation: 5 } };
+    expect(differ(binding, { ...origin, metadata: { name: "b", generation: 3 } }, later)).toBeDefined();
+    expect(differ(binding, origin, { ...later, spec: { x: 2 } })).toBeUndefined();
     expect(differ(binding, origin, { ...origin, spec: { x: 2 } })).toBeUndefined();
     expect(
       differ(binding, origin, { ...origin, status: { phase: "Binding", conditions: [1] } }),
