@@ -44,6 +44,6 @@ export async function isDeleted({ from, to, cluster }: Session, proxy: ApiServer
   const owner = left?.object.spec?.owner;
   if (owner?.resource !== "workspaces") return left === undefined;
   const path = clusterPath(owner.cluster, `/apis/tenancy.kcp.io/v1alpha1/workspaces/${owner.name}`);
-  const workspace = await proxy.find<LogicalCluster>({ path });
+  const workspace = await proxy.findServed<LogicalCluster>({ path });
   return workspace === undefined || workspace.metadata.deletionTimestamp !== undefined;
 }

@@ -273,7 +273,7 @@ async function nameShardInOwner(proxy: ApiServer, cluster: string, shard: string
   const owner = spec?.owner;
   if (owner?.resource !== "workspaces") return;
   const path = clusterPath(owner.cluster, `/apis/tenancy.kcp.io/v1alpha1/workspaces/${owner.name}`);
-  const workspace = await proxy.find<LogicalCluster>({ path });
+  const workspace = await proxy.findServed<LogicalCluster>({ path });
   if (!workspace || workspace.metadata.annotations?.[ANNOTATION.shard] === shard) return;
   await proxy.json({
     method: "PATCH",

@@ -196,12 +196,25 @@ export class MigrationFence implements Fence {
     return clusterPath(this.#target.workspace, "/apis/migration.kcp.io/v1alpha1/logicalclustermigrations");
   }
 
+  get #bindings(): string {
+    return clusterPath(this.#target.workspace, "/apis/apis.kcp.io/v1alpha2/apibindings");
+  }
+
   get #path(): string {
     return `${this.#collection}/${this.#name}`;
   }
 
   async #find(): Promise<Migration | undefined> {
-    return await this.#target.frontProxy.find<Migration>({ path: this.#path });
+    const { frontProxy } = this.#target;
+    try {
+      return await frontProxy.findServed<Migration>({ path: this.#path });
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 404)) throw error;
+      // Without its binding the API is not served at all, and nobody has made one.
+      if ((await frontProxy.findServed({ path: `${this.#bindings}/${BINDING}` })) === undefined)
+        return undefined;
+      throw error;
+    }
   }
 
   /** Writes this attempt's claim, so that what any earlier attempt has read is out of date. */
@@ -263,7 +276,7 @@ export class MigrationFence implements Fence {
 
   async #ensureBinding(): Promise<void> {
     const { frontProxy, workspace } = this.#target;
-    const collection = clusterPath(workspace, "/apis/apis.kcp.io/v1alpha2/apibindings");
+    const collection = this.#bindings;
     await createIfMissing(frontProxy, collection, {
       apiVersion: "apis.kcp.io/v1alpha2",
       kind: "APIBinding",
