@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { CompactedError } from "../../etcd/errors.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
+import { merge, removeObject } from "../../kubernetes/objects.ts";
 import { ANNOTATION, PHASE_LABEL, logicalClusterPath } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { readLogicalCluster } from "./session.ts";
@@ -24,10 +25,7 @@ export async function carryLateMarks(
 ): Promise<void> {
   const path = logicalClusterPath(cluster);
   if (now.metadata.deletionTimestamp !== undefined) {
-    const input = { method: "DELETE", path } as const;
-    const answer = await to.api.request(input);
-    if (answer.status >= 300 && answer.status !== 404) throw new ApiError(to.api.name, input, answer);
-    return;
+    return await removeObject(to.api, path);
   }
   const before = await readLogicalCluster(from, cluster, drainedAt).catch((error: unknown) => {
     // Reported as lost history with all other late writes.
@@ -40,10 +38,12 @@ export async function carryLateMarks(
     if (!change) return;
     const resourceVersion = String(there.entry.modRevision);
     const body = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    const input = { method: "PATCH", path, body } as const;
-    const answer = await to.api.request(input);
-    if (answer.status < 300) return;
-    if (answer.status !== 409) throw new ApiError(to.api.name, input, answer);
+    try {
+      await merge(to.api, path, body);
+      return;
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 409)) throw error;
+    }
   }
 }
 

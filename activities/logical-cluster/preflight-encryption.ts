@@ -2,6 +2,7 @@ import { SECRETS, displayKey, prefixRange } from "../../etcd/keys.ts";
 import type { ClusterRange, KeyRange } from "../../etcd/keys.ts";
 import type { Entry, Store } from "../../etcd/store.ts";
 import { encryptionConfigHash } from "../../kubernetes/encryption-config.ts";
+import { isOneOf } from "../../kubernetes/kcp/families.ts";
 import { encryptionOf } from "../../kubernetes/stored-object.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -78,8 +79,7 @@ export async function checkEncryption(
 async function compare(from: Shard, to: Shard, range: ClusterRange) {
   const { family } = range;
   const entry = await sample(from.store, range);
-  if (entry && READ.some((read) => family === read || family.startsWith(`${read}/`)))
-    refuseEncrypted(from, entry);
+  if (entry && isOneOf(READ, family)) refuseEncrypted(from, entry);
   const ours = entry && encryptionOf(entry.value);
   // A look at all clusters of a large shard costs it something: of what is stored plainly only Secrets are worth it.
   if (ours === undefined && family !== SECRETS) return { family, ours, theirs: undefined };

@@ -23,7 +23,8 @@ const LATE = [
   "apis.kcp.io/apiconversions",
 ];
 
-function isOneOf(resources: readonly string[], family: string): boolean {
+/** Whether a family is that of one of these resources, of custom resources and bound ones too. */
+export function isOneOf(resources: readonly string[], family: string): boolean {
   return resources.some((resource) => family === resource || family.startsWith(`${resource}/`));
 }
 

@@ -48,7 +48,7 @@ export class InactiveFence implements Fence {
   async #annotate(value: string | null, resourceVersion: string, signal?: AbortSignal): Promise<void> {
     const path = logicalClusterPath(this.#target.cluster);
     const body = { metadata: { resourceVersion, annotations: { [ANNOTATION.inactive]: value } } };
-    await this.#target.shard.json({ method: "PATCH", path, body, ...(signal && { signal }) });
+    await this.#target.shard.json({ method: "PATCH", path, body, signal });
   }
 
   async dismantle(): Promise<void> {

@@ -3,6 +3,7 @@ import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
 import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
 import { ANNOTATION, annotate, clusterPath } from "./logical-cluster.ts";
+import { removeObject } from "../objects.ts";
 import { pollUntil } from "../wait.ts";
 
 interface Migration {
@@ -171,12 +172,11 @@ export class MigrationFence implements Fence {
     for (;;) {
       const { uid, resourceVersion } = (await this.#takeOver()).metadata;
       const body = { preconditions: { uid, resourceVersion } };
-      const input = { method: "DELETE", path: this.#path, body } as const;
-      const answer = await this.#target.frontProxy.request(input);
-      if (answer.status === 409) continue;
-      if (answer.status >= 300 && answer.status !== 404)
-        throw new ApiError(this.#target.frontProxy.name, input, answer);
-      return;
+      try {
+        return await removeObject(this.#target.frontProxy, this.#path, body);
+      } catch (error) {
+        if (!(error instanceof ApiError && error.status === 409)) throw error;
+      }
     }
   }
 
@@ -234,7 +234,7 @@ export class MigrationFence implements Fence {
 
   /** One conditional change, decided anew when kcp has changed the object meanwhile. */
   async #change(decide: (migration: Migration) => Change | false, signal?: AbortSignal): Promise<void> {
-    const input = { path: this.#path, ...(signal && { signal }) };
+    const input = { path: this.#path, signal };
     for (;;) {
       signal?.throwIfAborted();
       const migration = this.#known ?? (await this.#target.frontProxy.json<Migration>(input));
@@ -264,8 +264,7 @@ export class MigrationFence implements Fence {
     const path = "status" in change ? `${this.#path}/status` : this.#path;
     try {
       const body = { ...change, metadata };
-      const input = { method: "PATCH", path, body, ...(signal && { signal }) } as const;
-      this.#known = await this.#target.frontProxy.json<Migration>(input);
+      this.#known = await this.#target.frontProxy.json<Migration>({ method: "PATCH", path, body, signal });
       return this.#known;
     } catch (error) {
       this.#known = undefined;

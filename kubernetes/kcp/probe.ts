@@ -21,9 +21,7 @@ export async function isFenced(
   const path =
     kind === "migration" ? logicalClusterPath(cluster) : clusterPath(cluster, "/api/v1/namespaces/default");
   const answers = await Promise.all(
-    replicas.map(
-      async (replica) => await replica.request({ path, timeoutMs: 2_000, ...(signal && { signal }) }),
-    ),
+    replicas.map(async (replica) => await replica.request({ path, timeoutMs: 2_000, signal })),
   );
   return answers.every(({ status, body }) =>
     kind === "migration"
