@@ -61,7 +61,7 @@ function parseObject(json: string | undefined): Record<string, unknown> {
 
 /** `gates[0]: "cutover" is not one of AlignRevisions, CopySnapshot; set it with --gate <phase>`. */
 function flawWords(issue: z.core.$ZodIssue, kind: Kind): string {
-  if (issue.code === "unrecognized_keys") {
+  if (issue.code === "unrecognized_keys" && issue.path.length === 0) {
     const known = Object.keys(kind.schema.shape).join(", ");
     return `${issue.keys.join(", ")}: no such field; the fields are ${known}`;
   }
@@ -78,6 +78,7 @@ function flawWords(issue: z.core.$ZodIssue, kind: Kind): string {
 
 function valueWords(issue: z.core.$ZodIssue): string {
   if (issue.input === undefined) return "is missing";
+  if (issue.code === "unrecognized_keys") return issue.message;
   const value = shorten(JSON.stringify(issue.input));
   if (issue.code === "invalid_value") return `${value} is not one of ${issue.values.join(", ")}`;
   return `${value} is not valid: ${issue.message}`;

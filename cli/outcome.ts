@@ -37,7 +37,7 @@ function failedOutcome(cause: Error | undefined): Outcome {
   if (cause instanceof TerminatedFailure) {
     return {
       status: "terminated",
-      message: `${cause.message}. A terminated move undoes nothing: look at both sides, and start it again`,
+      message: `${cause.message}. Nothing was undone: bring it to its end with temporal workflow reset (docs/operations.md), before another is started`,
     };
   }
   if (cause instanceof TimeoutFailure) {

@@ -201,7 +201,7 @@ function addMessages(program: Command): void {
     .action(async (id: string, flags: SpokenFlags) => {
       await talk(id, flags, { name: "pause", argument: { by: flags.by, ...because(flags.reason) } });
     });
-  message("resume", "end a pause, or run the phase again that needs attention").action(
+  message("resume", "end a pause, or run again what needs attention").action(
     async (id: string, flags: SpokenFlags) => {
       await talk(id, flags, { name: "resume", argument: { by: flags.by } });
     },

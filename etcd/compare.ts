@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { displayKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import type { Entry, Store } from "./store.ts";
 
@@ -56,6 +57,22 @@ function compareKeys(a: Key, b: Key): number {
 
 export function isEqual({ origin, destination }: Difference): boolean {
   return origin !== undefined && destination !== undefined && origin.value.equals(destination.value);
+}
+
+/**
+ * For people.
+ * @param partsOf names what differs within two values, as far as it can tell
+ */
+export function describeDifference(
+  { key, origin, destination }: Difference,
+  partsOf: (origin: Buffer, destination: Buffer) => readonly string[] = () => [],
+): string {
+  const what = !destination
+    ? "missing at the destination"
+    : !origin
+      ? "only at the destination"
+      : ["different", ...partsOf(origin.value, destination.value)].join(" ");
+  return `${displayKey(key)}: ${what}`;
 }
 
 /** A running count and SHA-256 of entries in key order: two equal digests prove two equal families. */

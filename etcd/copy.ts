@@ -3,7 +3,7 @@ import type { Side } from "./compare.ts";
 import { logicalClusterKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { IN_FLIGHT } from "./pace.ts";
-import { MAX_OPERATIONS, when } from "./store.ts";
+import { chunksOf, when } from "./store.ts";
 import type { Entry } from "./store.ts";
 import { forEachConcurrently } from "./writer.ts";
 import type { Write, Writer } from "./writer.ts";
@@ -139,8 +139,7 @@ class Copy {
 
   async *#readAgain(owned: readonly Held[]): AsyncGenerator<PlannedWrite, void, undefined> {
     const { store, revision } = this.#origin;
-    for (let at = 0; at < owned.length; at += MAX_OPERATIONS) {
-      const chunk = owned.slice(at, at + MAX_OPERATIONS);
+    for (const chunk of chunksOf(owned)) {
       const entries = await store.getMany(
         chunk.map(({ key }) => key),
         revision,

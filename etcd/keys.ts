@@ -133,6 +133,11 @@ export function ownKeys(prefix: string, cluster: string) {
   } as const;
 }
 
+/** Whose turn it is to do what only one move at a time may do to the shard: see turn.ts. */
+export function turnKey(prefix: string): Key {
+  return `${prefix}.rehome/turn`;
+}
+
 /** What the tail watches: the registry and rehome's own keys, in one range and therefore in one order. */
 export function watchedRange(prefix: string): KeyRange {
   return { start: `${prefix}.rehome/`, end: prefixEnd(`${prefix}/`) };

@@ -1,12 +1,13 @@
 import { CompactedError } from "./errors.ts";
-import { ownKeys, parseKey, watchedRange } from "./keys.ts";
+import { ownKeys, parseKey } from "./keys.ts";
 import type { Key } from "./keys.ts";
 import { isCarried } from "./copy.ts";
 import { IN_FLIGHT } from "./pace.ts";
-import { put } from "./store.ts";
-import type { Store } from "./store.ts";
+import { allRangesOf } from "./scan.ts";
+import { chunksOf, put } from "./store.ts";
+import type { Entry, Store } from "./store.ts";
 import type { Token } from "./token.ts";
-import { watch } from "./watch.ts";
+import { pastDeletions } from "./watch.ts";
 import type { Change } from "./watch.ts";
 import { forEachConcurrently } from "./writer.ts";
 import type { Writer } from "./writer.ts";
@@ -56,8 +57,7 @@ export interface TombstoneOptions {
 /**
  * Repeats at the destination the deletions that a client may not have seen yet: for each key of the cluster that was
  * deleted within the origin's history and is absent at `until`, its last content is put and deleted again, so that a
- * watch resumed with a resourceVersion from before the deletion sees it. The history is read twice, first for what is
- * deleted in the end, since the contents of all deleted objects may be too much to keep.
+ * watch resumed with a resourceVersion from before the deletion sees it.
  * @returns the number of tombstones written.
  */
 export async function writeTombstones(
@@ -65,20 +65,13 @@ export async function writeTombstones(
   writer: Writer,
   options: TombstoneOptions,
 ): Promise<number> {
-  const deletedAt = new Map<Key, bigint>();
-  for await (const { type, entry } of history(origin, options)) {
-    if (type === "Put") deletedAt.delete(entry.key);
-    else if (isCarried(origin.prefix, options.cluster, entry.key))
-      deletedAt.set(entry.key, entry.modRevision);
-  }
-  if (deletedAt.size === 0) return 0;
   let written = 0;
-  const again = history(origin, { ...options, previous: true });
-  await forEachConcurrently(again, IN_FLIGHT, async ({ entry: { key, modRevision }, previous }) => {
-    if (!previous || deletedAt.get(key) !== modRevision) return;
+  await forEachConcurrently(await deletions(origin, options), IN_FLIGHT, async ([key, deletedAt]) => {
     options.signal.throwIfAborted();
+    const entry = await contentBefore(origin, key, deletedAt);
+    if (!entry) return;
     await writer.token.pace.run(async () => {
-      await writer.apply({ key, entry: { ...previous, lease: "0" } });
+      await writer.apply({ key, entry: { ...entry, lease: "0" } });
       await writer.apply({ key, entry: undefined });
     });
     written += 1;
@@ -86,33 +79,42 @@ export async function writeTombstones(
   return written;
 }
 
-/**
- * The changes of a cluster in a store's history, up to `until`. It begins where the last compaction left it: from before
- * that nobody could resume at the origin either.
- */
-async function* history(
+/** The keys of the cluster that were deleted up to `until` and are absent then, with the revision of their deletion. */
+async function deletions(store: Store, options: TombstoneOptions): Promise<Map<Key, bigint>> {
+  const { cluster, until } = options;
+  const found = new Map<Key, bigint>();
+  for await (const { entry } of allDeletions(store, options)) {
+    const isOurs = parseKey(store.prefix, entry.key)?.cluster === cluster;
+    if (isOurs && isCarried(store.prefix, cluster, entry.key)) found.set(entry.key, entry.modRevision);
+  }
+  for (const keys of chunksOf([...found.keys()]))
+    for (const key of (await store.getMany(keys, until)).keys()) found.delete(key);
+  return found;
+}
+
+/** From where the last compaction left the history: from before that nobody could resume at the origin either. */
+async function* allDeletions(
   store: Store,
-  { cluster, until, signal, previous = false }: TombstoneOptions & { readonly previous?: boolean },
+  { cluster, until, signal }: TombstoneOptions,
 ): AsyncGenerator<Change, void, undefined> {
+  const ranges = await allRangesOf(store, cluster);
   for (let from = 1n; ;) {
     try {
-      for await (const changes of watch(store, {
-        range: watchedRange(store.prefix),
-        from,
-        previous,
-        signal,
-      })) {
-        for (const change of changes) {
-          const { key, modRevision } = change.entry;
-          if (modRevision <= until && parseKey(store.prefix, key)?.cluster === cluster) yield change;
-        }
-        if (changes.some(({ entry }) => entry.modRevision >= until)) return;
-      }
-      signal.throwIfAborted();
+      yield* pastDeletions(store, { ranges, from, until, signal });
       return;
     } catch (error) {
-      if (!(error instanceof CompactedError) || error.oldest <= from) throw error;
+      if (!(error instanceof CompactedError) || error.oldest <= from || error.oldest > until) throw error;
       from = error.oldest;
     }
+  }
+}
+
+/** Undefined where that has been compacted: then nobody can resume from before the deletion any more. */
+async function contentBefore(store: Store, key: Key, deletedAt: bigint): Promise<Entry | undefined> {
+  try {
+    return (await store.get(key, { revision: deletedAt - 1n })).entry;
+  } catch (error) {
+    if (error instanceof CompactedError) return undefined;
+    throw error;
   }
 }

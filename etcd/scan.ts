@@ -12,6 +12,11 @@ const known = new WeakMap<Store, readonly Key[]>();
  *   that was found before may have no keys any more.
  */
 async function families(store: Store): Promise<string[]> {
+  const prefixes = await familyPrefixes(store);
+  return prefixes.map((prefix) => prefix.slice(store.prefix.length + 1, -1));
+}
+
+async function familyPrefixes(store: Store): Promise<readonly Key[]> {
   const root = `${store.prefix}/`;
   const before = known.get(store) ?? [];
   const found = await Promise.all(
@@ -21,12 +26,23 @@ async function families(store: Store): Promise<string[]> {
   );
   const now = [...new Set([...before, ...found.flat()])].toSorted();
   known.set(store, now);
-  return now.map((prefix) => prefix.slice(root.length, -1));
+  return now;
+}
+
+/**
+ * Ranges that hold whatever key a cluster may have or have had, and of others' keys only those in families of which the
+ * store holds nothing.
+ */
+export async function allRangesOf(store: Store, cluster: string): Promise<KeyRange[]> {
+  const prefixes = await familyPrefixes(store);
+  const ours = prefixes.map((prefix) => prefixRange(`${prefix}${cluster}/`));
+  return [...ours, ...gapsBetween(prefixes, prefixRange(`${store.prefix}/`))];
 }
 
 function gapsBetween(prefixes: readonly Key[], { start, end }: KeyRange): KeyRange[] {
   const starts = [start, ...prefixes.map((prefix) => prefixEnd(prefix))];
-  return starts.map((from, index) => ({ start: from, end: prefixes[index] ?? end }));
+  const gaps = starts.map((from, index) => ({ start: from, end: prefixes[index] ?? end }));
+  return gaps.filter((gap) => gap.start < gap.end);
 }
 
 /** Prefixes of the families that have keys in a range. */

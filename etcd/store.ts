@@ -71,6 +71,25 @@ const requireLeader: Interceptor = (options, nextCall) =>
     },
   });
 
+function connect(hosts: readonly string[], tls: StoreOptions["tls"]): Etcd3 {
+  return new Etcd3({
+    hosts: [...hosts],
+    ...(tls && {
+      credentials: {
+        rootCertificate: readFileSync(tls.ca),
+        ...(tls.key && { privateKey: readFileSync(tls.key) }),
+        ...(tls.cert && { certChain: readFileSync(tls.cert) }),
+      },
+    }),
+    grpcOptions: { "grpc.max_receive_message_length": -1, "grpc.keepalive_time_ms": KEEPALIVE_MS },
+    defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + CALL_DEADLINE_MS }),
+    faultHandling: {
+      host: () => noop,
+      global: retry(handleWhen(isRecoverableError), { maxAttempts: hosts.length }),
+    },
+  });
+}
+
 /**
  * One shard's etcd. A thin layer over raw calls: keys as {@link Key}, revisions as bigint. What a move does for every
  * key goes through `grpc.ts`, the rest through etcd3, there with no circuit breaker (its default one fails every call
@@ -82,28 +101,15 @@ export class Store {
   readonly prefix: string;
   readonly #client: Etcd3;
   readonly #kv: GrpcClient;
+  readonly #options: StoreOptions;
 
   constructor(options: StoreOptions) {
     this.name = options.name;
     this.prefix = options.prefix;
     const { endpoints, tls } = options;
     this.#kv = new GrpcClient({ endpoints, tls, deadlineMs: CALL_DEADLINE_MS });
-    this.#client = new Etcd3({
-      hosts: [...endpoints],
-      ...(tls && {
-        credentials: {
-          rootCertificate: readFileSync(tls.ca),
-          ...(tls.key && { privateKey: readFileSync(tls.key) }),
-          ...(tls.cert && { certChain: readFileSync(tls.cert) }),
-        },
-      }),
-      grpcOptions: { "grpc.max_receive_message_length": -1, "grpc.keepalive_time_ms": KEEPALIVE_MS },
-      defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + CALL_DEADLINE_MS }),
-      faultHandling: {
-        host: () => noop,
-        global: retry(handleWhen(isRecoverableError), { maxAttempts: endpoints.length }),
-      },
-    });
+    this.#client = connect(endpoints, tls);
+    this.#options = options;
   }
 
   close(): void {
@@ -206,9 +212,22 @@ export class Store {
     return (await this.#client.maintenance.status()).header.cluster_id;
   }
 
-  /** Version of the member that answers, e.g. `3.6.8`. */
-  async version(): Promise<string> {
-    return (await this.#client.maintenance.status()).version;
+  /** Versions, e.g. `3.6.8`, of the members at all endpoints that answer. @throws when none does. */
+  async versions(): Promise<string[]> {
+    const { endpoints, tls } = this.#options;
+    const answers = await Promise.allSettled(
+      endpoints.map(async (endpoint) => {
+        const member = connect([endpoint], tls);
+        try {
+          return (await member.maintenance.status()).version;
+        } finally {
+          member.close();
+        }
+      }),
+    );
+    const versions = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+    if (versions.length > 0) return versions;
+    throw answers.find((answer) => answer.status === "rejected")?.reason;
   }
 
   /** Alarms that are raised, e.g. `NOSPACE`. */
@@ -277,3 +296,10 @@ export const when = {
     mod_revision: String(revision),
   }),
 };
+
+/** What etcd takes in one transaction each. */
+export function chunksOf<T>(all: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
+    all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
+  );
+}

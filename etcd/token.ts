@@ -110,7 +110,7 @@ export async function lockHolder(store: Store, cluster: string): Promise<string 
   return entry && parseLock(entry.value).move;
 }
 
-function parseLock(value: Buffer): { move: string; epoch: number } {
+export function parseLock(value: Buffer): { move: string; epoch: number } {
   const { move, epoch } = JSON.parse(value.toString()) as { move?: unknown; epoch?: unknown };
   if (typeof move !== "string" || typeof epoch !== "number")
     throw new Error(`unreadable lock: ${value.toString()}`);

@@ -1,14 +1,15 @@
-import { FamilyDigest, isEqual, walk } from "./compare.ts";
+import { FamilyDigest, describeDifference, isEqual, walk } from "./compare.ts";
 import type { Difference, Side } from "./compare.ts";
 import { isCarried } from "./copy.ts";
-import { displayKey, keyToBuffer, parseKey, watchedRange } from "./keys.ts";
+import { displayKey, keyToBuffer, parseKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { rangesOf } from "./scan.ts";
 import type { CountedRange } from "./scan.ts";
-import { MAX_OPERATIONS } from "./store.ts";
+import { chunksOf } from "./store.ts";
 import type { Store } from "./store.ts";
+import { changesIn } from "./history.ts";
+import type { Period } from "./history.ts";
 import { readPosition } from "./tail.ts";
-import { watch } from "./watch.ts";
 import { forEachConcurrently } from "./writer.ts";
 
 export interface FamilyProof {
@@ -38,6 +39,8 @@ export interface VerifyOptions {
   readonly includes?: (family: string) => boolean;
   /** The rule that allows a difference, if any does. */
   readonly allowed: (difference: Difference) => Promise<string | undefined>;
+  /** Names what differs within two values, for `samples`. */
+  readonly partsOf?: (origin: Buffer, destination: Buffer) => readonly string[];
   readonly onProgress?: (keys: number) => void;
 }
 
@@ -76,7 +79,12 @@ export async function verify(
       options.signal.throwIfAborted();
       if (!isCarried(origin.prefix, cluster, difference.key)) continue;
       if (difference.origin && isEqual(difference)) digest.add(difference.origin);
-      else record(result, difference, await options.allowed(difference));
+      else {
+        const rule = await options.allowed(difference);
+        if (rule !== undefined) result.allowed.push({ key: displayKey(difference.key), rule });
+        else if (++result.unequal <= SAMPLES)
+          result.samples.push(describeDifference(difference, options.partsOf));
+      }
       options.onProgress?.(++keys);
     }
     if (digest.keys > 0) result.families.push(proof(range, digest));
@@ -86,28 +94,6 @@ export async function verify(
 
 function proof({ family }: ClusterRange, digest: FamilyDigest): FamilyProof {
   return { family, keys: digest.keys, bytes: digest.bytes, digest: digest.finish() };
-}
-
-function record(
-  result: { allowed: { key: string; rule: string }[]; unequal: number; samples: string[] },
-  difference: Difference,
-  rule: string | undefined,
-): void {
-  if (rule !== undefined) {
-    result.allowed.push({ key: displayKey(difference.key), rule });
-    return;
-  }
-  result.unequal += 1;
-  if (result.samples.length < SAMPLES) result.samples.push(describe(difference));
-}
-
-function describe({ key, origin, destination }: Difference): string {
-  const what = !destination
-    ? "missing at the destination"
-    : !origin
-      ? "only at the destination"
-      : "different";
-  return `${displayKey(key)}: ${what}`;
 }
 
 /** The families in which either side holds keys of the cluster, counted at the destination where that has any. */
@@ -127,20 +113,13 @@ export async function rangesOnEitherSide(
  */
 export async function changedKeys(
   store: Store,
-  options: { cluster: string; from: bigint; until: bigint; signal: AbortSignal },
+  { cluster, ...period }: Period & { readonly cluster: string },
 ): Promise<Set<Key>> {
   const keys = new Set<Key>();
-  const stop = new AbortController();
-  const signal = AbortSignal.any([options.signal, stop.signal]);
-  const range = watchedRange(store.prefix);
-  for await (const changes of watch(store, { range, from: options.from, signal })) {
-    for (const { entry } of changes) {
-      if (entry.modRevision >= options.until) stop.abort();
-      if (parseKey(store.prefix, entry.key)?.cluster !== options.cluster) continue;
-      if (isCarried(store.prefix, options.cluster, entry.key)) keys.add(entry.key);
-    }
+  for await (const { entry } of changesIn(store, period)) {
+    if (parseKey(store.prefix, entry.key)?.cluster !== cluster) continue;
+    if (isCarried(store.prefix, cluster, entry.key)) keys.add(entry.key);
   }
-  options.signal.throwIfAborted();
   return keys;
 }
 
@@ -173,11 +152,4 @@ export async function countKeys(
   }));
   const answers = await Promise.all(chunksOf(reads).map(async (chunk) => await store.transact([], chunk)));
   return answers.flatMap(({ reads: counted }) => counted.map((read) => read?.count ?? 0));
-}
-
-/** What etcd takes in one transaction each. */
-function chunksOf<T>(all: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(all.length / MAX_OPERATIONS) }, (_, i) =>
-    all.slice(i * MAX_OPERATIONS, (i + 1) * MAX_OPERATIONS),
-  );
 }

@@ -9,8 +9,6 @@ export interface Change {
   readonly type: "Put" | "Delete";
   /** For a delete only `key` and `modRevision` mean something. */
   readonly entry: Entry;
-  /** What the key held before, where it was asked for and is not compacted. */
-  readonly previous?: Entry;
 }
 
 export interface WatchOptions {
@@ -18,7 +16,6 @@ export interface WatchOptions {
   /** First revision of interest. */
   readonly from: bigint;
   readonly signal: AbortSignal;
-  readonly previous?: boolean;
   /** Called once the store has accepted the watch. */
   readonly onOpen?: () => void;
 }
@@ -32,26 +29,92 @@ export interface WatchOptions {
  * which for a watcher that is still catching up is ahead of the last event it has sent: events would be lost.
  * @throws CompactedError when `from` is no longer in the store's history.
  */
-export async function* watch(store: Store, options: WatchOptions): AsyncGenerator<Change[], void, undefined> {
-  const { signal } = options;
+export async function* watch(
+  store: Store,
+  { range, from, signal, onOpen }: WatchOptions,
+): AsyncGenerator<Change[], void, undefined> {
+  const begin = (stream: Stream) => stream.write(creation(range, from));
+  for await (const { created, events } of responses(store, signal, begin)) {
+    if (created) onOpen?.();
+    if (events.length > 0) yield events.map(toChange);
+  }
+}
+
+export interface PastOptions {
+  readonly ranges: readonly KeyRange[];
+  /** First revision of interest, and the last, which the store has reached. */
+  readonly from: bigint;
+  readonly until: bigint;
+  readonly signal: AbortSignal;
+}
+
+const ASK_EVERY_MS = 50;
+/** A member that lags, or a proxy, may never answer. What of the cluster's own was written in minutes takes less. */
+const SILENT_MS = 5 * 60_000;
+/** Of an answer that is about all watches of a stream. */
+const ALL = "-1";
+
+/**
+ * The deletions in some ranges that have been already, those of each key in their order.
+ *
+ * etcd reads its history for up to 512 watches at once, ten times a second, and sends to each no more at a time than a thousand
+ * revisions that touch its range (etcd v3.6.8, server/storage/mvcc, `syncWatchers` and `watchBatchMaxRevs`). So a watch of
+ * everything takes ten seconds for 100,000 revisions, whosever they are, and many narrow ones a fraction of one.
+ * @throws CompactedError when `from` is no longer in the store's history.
+ */
+export async function* pastDeletions(
+  store: Store,
+  { ranges, from, until, signal }: PastOptions,
+): AsyncGenerator<Change, void, undefined> {
+  let stream: Stream;
+  const begin = (opened: Stream) => {
+    stream = opened;
+    for (const range of ranges) stream.write(creation(range, from, ["Noput"]));
+  };
+  // Answered when all watches have caught up, behind what they have been sent. Not before etcd has told of each that it is there.
+  const ask = () => stream.write({ progress_request: {} });
+  let created = 0;
+  let asking: NodeJS.Timeout | undefined;
+  const silence = new AbortController();
+  const silent = setTimeout(() => silence.abort(), SILENT_MS);
+  try {
+    for await (const response of responses(store, AbortSignal.any([signal, silence.signal]), begin)) {
+      silent.refresh();
+      if (response.created && ++created === ranges.length) asking = setInterval(ask, ASK_EVERY_MS);
+      yield* response.events.map(toChange).filter(({ entry }) => entry.modRevision <= until);
+      if (response.watch_id === ALL && BigInt(response.header.revision) >= until) return;
+    }
+  } finally {
+    clearInterval(asking);
+    clearTimeout(silent);
+  }
+  signal.throwIfAborted();
+  throw new Error(`${store.name}: no progress of a watch in ${SILENT_MS / 60_000} min`);
+}
+
+type Stream = Awaited<ReturnType<Store["watchStream"]>>;
+
+function creation(range: KeyRange, from: bigint, filters: "Noput"[] = []) {
+  const [key, range_end] = [keyToBuffer(range.start), keyToBuffer(range.end)];
+  return { create_request: { key, range_end, start_revision: String(from), filters } };
+}
+
+/** What etcd says on a stream of watches, until `signal` aborts. */
+async function* responses(
+  store: Store,
+  signal: AbortSignal,
+  begin: (stream: Stream) => void,
+): AsyncGenerator<IWatchResponse, void, undefined> {
   if (signal.aborted) return;
   const stream = await store.watchStream();
   const cancel = () => stream.cancel();
   signal.addEventListener("abort", cancel, { once: true });
   try {
-    stream.write({
-      create_request: {
-        key: keyToBuffer(options.range.start),
-        range_end: keyToBuffer(options.range.end),
-        start_revision: String(options.from),
-        prev_kv: options.previous === true,
-      },
-    });
+    begin(stream);
     // The client's type hides that this is a Node stream; iterating it is what bounds the memory.
     for await (const response of stream as unknown as AsyncIterable<IWatchResponse>) {
       if (response.canceled) throw cancelled(store, response);
-      if (response.created) options.onOpen?.();
-      if (response.events.length > 0) yield response.events.map(toChange);
+      yield response;
     }
     if (!signal.aborted) throw new Error(`${store.name}: the watch stream ended`);
   } catch (error) {
@@ -63,8 +126,7 @@ export async function* watch(store: Store, options: WatchOptions): AsyncGenerato
 }
 
 function toChange(event: IWatchResponse["events"][number]): Change {
-  const previous = event.prev_kv?.key.length > 0 ? { previous: toEntry(event.prev_kv) } : {};
-  return { type: event.type, entry: toEntry(event.kv), ...previous };
+  return { type: event.type, entry: toEntry(event.kv) };
 }
 
 function cancelled(store: Store, response: IWatchResponse): Error {

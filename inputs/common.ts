@@ -33,5 +33,16 @@ export const commonInput = z.strictObject({
     .default([])
     .describe("Names of phases before which the move waits for the update `approve`"),
   dryRun: z.boolean().default(false).describe("Read and plan only; the result is the plan"),
-  timeouts: z.record(z.string(), limits).default({}).describe("Time limits by activity name"),
 });
+
+/** The field `timeouts` of a kind with these activities. */
+export function timeoutsOf<Name extends string>(activities: readonly [Name, ...Name[]]) {
+  const error: z.core.$ZodErrorMap = (issue) =>
+    issue.code === "unrecognized_keys"
+      ? `no activity is called ${issue.keys.join(", ")}; there is ${activities.join(", ")}`
+      : undefined;
+  return z
+    .partialRecord(z.enum(activities), limits, { error })
+    .default({})
+    .describe("Time limits by activity");
+}

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { commonInput, durationMs, siteName } from "./common.ts";
+import { commonInput, durationMs, siteName, timeoutsOf } from "./common.ts";
 
 /** The phases of `controlPlaneMigration` in order; each can be a gate. */
 export const CONTROL_PLANE_PHASES = [
@@ -16,6 +16,37 @@ export const CONTROL_PLANE_PHASES = [
   "RemoveSourcePeers",
   "FinishBackups",
   "CleanUpSource",
+] as const;
+
+/** Whose time limits can be set: all that the workflow calls when it knows its input. */
+export const CONTROL_PLANE_ACTIVITIES = [
+  "claimControlPlane",
+  "releaseControlPlane",
+  "exposeSourcePeers",
+  "hideSourcePeers",
+  "setRecordTtl",
+  "restoreRecordTtl",
+  "copySecrets",
+  "exposeDestinationPeers",
+  "clearDestinationSeed",
+  "joinDestinationPeers",
+  "removeDestinationPeers",
+  "startDestinationApiServers",
+  "stopDestinationApiServers",
+  "bridgeVpn",
+  "dismantleVpnBridge",
+  "switchDns",
+  "switchDnsBack",
+  "moveVpnClients",
+  "soak",
+  "handOverControllers",
+  "returnControllers",
+  "drainSourceApiServers",
+  "restartSourceApiServers",
+  "commitQuorum",
+  "removeSourcePeers",
+  "finishBackups",
+  "cleanUpSource",
 ] as const;
 
 export const controlPlaneMigrationInput = commonInput.extend({
@@ -56,6 +87,7 @@ export const controlPlaneMigrationInput = commonInput.extend({
   drainMs: durationMs
     .default(5 * 60_000)
     .describe("Longest wait for the clients of the source's API servers to go by themselves"),
+  timeouts: timeoutsOf(CONTROL_PLANE_ACTIVITIES),
 });
 
 export type ControlPlaneMigrationInput = z.infer<typeof controlPlaneMigrationInput>;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { commonInput, durationMs, siteName } from "./common.ts";
+import { commonInput, durationMs, siteName, timeoutsOf } from "./common.ts";
 
 /** The phases of `logicalClusterMigration` in order; each can be a gate. */
 export const LOGICAL_CLUSTER_PHASES = [
@@ -11,6 +11,25 @@ export const LOGICAL_CLUSTER_PHASES = [
   "AwaitRouting",
   "OriginCleanup",
   "Finalize",
+] as const;
+
+/** Whose time limits can be set: all that the workflow calls when it knows its input. */
+export const LOGICAL_CLUSTER_ACTIVITIES = [
+  "lock",
+  "alignRevisions",
+  "copySnapshot",
+  "catchUp",
+  "follow",
+  "verify",
+  "takeTurn",
+  "prepareFence",
+  "cutover",
+  "awaitRouting",
+  "cleanOrigin",
+  "finalize",
+  "dismantleFence",
+  "clearDestination",
+  "unlock",
 ] as const;
 
 /** A workspace path (`root:team-a`) or the id of a logical cluster (`2x8f0q1m3n4k5j6h`). */
@@ -54,6 +73,7 @@ export const logicalClusterMigrationInput = commonInput.extend({
     .positive()
     .default(5_000_000)
     .describe("Refuse to align over more revisions than this (about 4,000 a second can be bridged)"),
+  timeouts: timeoutsOf(LOGICAL_CLUSTER_ACTIVITIES),
 });
 
 export type LogicalClusterMigrationInput = z.infer<typeof logicalClusterMigrationInput>;

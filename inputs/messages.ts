@@ -22,7 +22,7 @@ export const pauseInput = z.strictObject({
   reason: text.optional().describe("Why; kept in the history"),
 });
 
-/** Update `resume`: ends a pause, or runs the phase again that needs attention. */
+/** Update `resume`: ends a pause, or runs the phase, or the undo, again that needs attention. */
 export const resumeInput = z.strictObject({ by: name.describe("Who resumes") });
 
 /** Update `abort`: undoes everything and ends the move, as long as that is possible. */

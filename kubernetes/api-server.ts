@@ -33,6 +33,8 @@ export interface RequestInput {
   readonly contentType?: string;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
+  /** Asks as somebody of these groups, which `system:masters` may. */
+  readonly asGroups?: readonly string[];
   /** It harms nobody, whoever sends it and whenever: no permit is asked for. */
   readonly isHarmless?: boolean;
 }
@@ -200,6 +202,10 @@ export class ApiServer {
       reject(stale ? new StaleConnectionError("kept connection was closed", { cause: error }) : error);
     });
     request.setHeader("accept", "application/json");
+    if (input.asGroups) {
+      request.setHeader("impersonate-user", "rehome");
+      request.setHeader("impersonate-group", input.asGroups);
+    }
     if (body) {
       // Node adds none to a DELETE, whose body, with its preconditions, would then be no part of it.
       request.setHeader("content-length", body.length);

@@ -47,6 +47,9 @@ const kcp = z.strictObject({
       "Credentials for shards that name no kubeconfig; their address is read from kcp's Shard object",
     ),
   shards: z.record(siteName, shard),
+  cacheServer: kubeconfigRef
+    .optional()
+    .describe("kcp's cache server, where a move of a provider takes away what the origin has left"),
   /** Workspace for kcp's own LogicalClusterMigration objects, which make the `migration` fence. */
   fenceWorkspace: z.string().min(1).default("root"),
 });

@@ -16,6 +16,8 @@ export interface Shard {
 export class KcpSite {
   readonly frontProxies: readonly ApiServer[];
   readonly fenceWorkspace: string;
+  /** kcp's cache server, where the configuration names it. */
+  readonly cache: ApiServer | undefined;
   readonly shardNames: readonly string[];
   readonly #config: KcpConfig;
   readonly #shards = new Map<string, Promise<Shard>>();
@@ -23,6 +25,7 @@ export class KcpSite {
   constructor(config: KcpConfig) {
     this.#config = config;
     this.fenceWorkspace = config.fenceWorkspace;
+    this.cache = config.cacheServer && new ApiServer("kcp's cache server", config.cacheServer);
     this.shardNames = Object.keys(config.shards).toSorted();
     this.frontProxies = config.frontProxies.map(
       (reference, index) => new ApiServer(`front-proxy ${index + 1}`, reference),

@@ -32,7 +32,11 @@ export interface Kcp {
     readonly kubeconfig: string;
     readonly server: Server;
   };
-  readonly cacheServer: Server;
+  readonly cache: {
+    /** Context `base`, as a member of `system:masters`. */
+    readonly kubeconfig: string;
+    readonly server: Server;
+  };
   /** In the order asked for; the first is always `root`. */
   readonly shards: readonly KcpShard[];
   /** Every server with its etcds, in the order in which they must be stopped. */
@@ -89,7 +93,7 @@ async function prepare(options: KcpOptions): Promise<Kcp> {
   return {
     workDir,
     frontProxy: { url: url(ports.frontProxy), kubeconfig: kubeconfigs.frontProxy, server: proxy },
-    cacheServer: cache,
+    cache: { kubeconfig: kubeconfigs.cache, server: cache },
     shards,
     servers,
     shard: (name) => findShard(shards, name),

@@ -9,6 +9,7 @@ export async function writeRehomeConfig(file: string, temporal: TemporalServer, 
     temporal: { address: temporal.address, namespace: temporal.namespace },
     kcp: {
       frontProxies: [{ kubeconfig: kcp.frontProxy.kubeconfig, context: "base" }],
+      cacheServer: { kubeconfig: kcp.cache.kubeconfig, context: "base" },
       shards: Object.fromEntries(kcp.shards.map((shard) => [shard.name, describeShardSite(shard)])),
     },
   };

@@ -5,15 +5,15 @@ import type {
   WorkerOptions,
   WorkflowBundle,
 } from "@temporalio/worker";
-import { TASK_QUEUE, transferQueue } from "../workflows/engine/names.ts";
+import { TASK_QUEUE, followQueue, transferQueue } from "../workflows/engine/names.ts";
 
 export interface StartOptions {
   readonly connection: NativeConnection;
   readonly namespace: string;
-  /** By activity name; those of dry runs under their prefixed names. Both queues get all of them. */
+  /** By activity name; those of dry runs under their prefixed names. All queues get all of them. */
   readonly activities: object;
   readonly bundle: WorkflowBundle;
-  /** Queue for workflows and steps; that for transfers is derived from it. */
+  /** Queue for workflows and steps; the others are derived from it. */
   readonly taskQueue?: string;
   /** How long running activities may go on after a stop before they are cancelled and left to other workers. */
   readonly shutdownGraceMs?: number;
@@ -27,17 +27,20 @@ export interface RunningWorkers {
   stop(): Promise<void>;
   /** Settles when the workers have ended; rejects when they ended by an error. */
   readonly ended: Promise<void>;
-  /** Whether both poll. */
+  /** Whether all poll. */
   isPolling(): boolean;
 }
 
 /** Longer than the default fence budget, so that a cutover under way is not cut off by a rolling update. */
 const SHUTDOWN_GRACE_MS = 15_000;
 const MAX_TRANSFERS = 32;
+/** Each reads all changes of a shard. A move that finds no slot catches up in its cutover, before the fence. */
+const MAX_FOLLOWED = 64;
 
 /**
- * Starts two workers in this process that share a connection: one for workflows and their steps, one for bulk
- * transfers, so that a cutover never queues behind a copy.
+ * Starts three workers in this process that share a connection: one for workflows and their steps; one for bulk
+ * transfers, so that a cutover never queues behind a copy; and one for what goes on while a move waits, so that no
+ * copy or cleanup queues behind that.
  */
 export async function startWorkers(options: StartOptions): Promise<RunningWorkers> {
   const { taskQueue = TASK_QUEUE, maxTransfers = MAX_TRANSFERS } = options;
@@ -54,6 +57,11 @@ export async function startWorkers(options: StartOptions): Promise<RunningWorker
       ...common,
       taskQueue: transferQueue(taskQueue),
       maxConcurrentActivityTaskExecutions: maxTransfers,
+    }),
+    await Worker.create({
+      ...common,
+      taskQueue: followQueue(taskQueue),
+      maxConcurrentActivityTaskExecutions: MAX_FOLLOWED,
     }),
   ];
   const runs = workers.map(async (worker) => await worker.run());
@@ -85,7 +93,7 @@ function commonOptions(options: StartOptions): Omit<WorkerOptions, "taskQueue"> 
   };
 }
 
-/** One half without the other would leave moves hanging: when one ends, both do, and its error is the process's. */
+/** One without the others would leave moves hanging: when one ends, all do, and its error is the process's. */
 async function endTogether(workers: readonly Worker[], runs: readonly Promise<void>[]): Promise<void> {
   try {
     await Promise.race(runs);

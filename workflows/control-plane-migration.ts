@@ -35,6 +35,8 @@ interface Move extends ControlPlaneAdmission {
   destinationValues?: readonly string[];
   switched?: SwitchedDns;
   soaked?: Soaked;
+  /** The source's controllers may be stopped, and come back in CopySecrets' undo at the latest. */
+  handingOver?: true;
   handedOver?: HandedOver;
   drained?: Drained;
   committed?: Committed;
@@ -172,7 +174,11 @@ const phases = [
       move.carriedOver = await steps(move).copySecrets(subject(move));
       move.layouts = await steps(move).exposeDestinationPeers(stretched(move));
     },
-    undo: async (move) => await steps(move).clearDestinationSeed(subject(move)),
+    undo: async (move) => {
+      // For good, before what they know is deleted.
+      if (move.handingOver) await steps(move).returnControllers(subject(move));
+      await steps(move).clearDestinationSeed(subject(move));
+    },
   }),
   phase<Move>("JoinDestinationPeers", {
     summary: "Stretch each etcd over both seeds: two members vote, the third stays a learner",
@@ -199,7 +205,7 @@ const phases = [
     },
     undo: async (move) => {
       for (const side of move.bridged!.toReversed())
-        await steps(move).dismantleVpnBridge({ ...subject(move), side });
+        await steps(move).dismantleVpnBridge({ ...subject(move), side, unlessLost: true });
     },
   }),
   phase<Move>("SwitchDNS", {
@@ -230,8 +236,8 @@ const phases = [
       });
       await wait(move, switchedAt + switchTtl(move) * 1000, "until caches have the old address again");
       if (!move.vpn) return;
-      await steps(move).moveVpnClients({ ...subject(move), towards: "source" });
-      await steps(move).dismantleVpnBridge({ ...subject(move), side: "source" });
+      await steps(move).moveVpnClients({ ...subject(move), towards: "source", unlessLost: true });
+      await steps(move).dismantleVpnBridge({ ...subject(move), side: "source", unlessLost: true });
     },
   }),
   phase<Move>("Soak", {
@@ -243,9 +249,15 @@ const phases = [
   phase<Move>("HandOverControllers", {
     summary: "Stop the source's controllers, prove it, start the destination's",
     run: async (move) => {
+      if (patched("copies-again-and-returns-later")) {
+        move.handingOver = true;
+        // What the source's controllers have renewed since, for example tokens.
+        move.carriedOver = await steps(move).copySecrets(subject(move));
+      }
       move.handedOver = await steps(move).handOverControllers(subject(move));
     },
-    undo: async (move) => await steps(move).returnControllers(subject(move)),
+    undo: async (move) =>
+      await steps(move).returnControllers({ ...subject(move), unlessLost: move.handingOver === true }),
   }),
   phase<Move>("DrainSourceKubeAPIServer", {
     summary: "Wait for the source's last clients, then end its API servers gracefully",
@@ -267,12 +279,14 @@ const phases = [
     undo: async (move) => {
       await steps(move).restartSourceApiServers(subject(move));
       // The name still points to the destination, and so do the clients of the VPN.
-      if (move.vpn) await steps(move).bridgeVpn({ ...subject(move), side: "source" });
+      if (move.vpn) await steps(move).bridgeVpn({ ...subject(move), side: "source", unlessLost: true });
     },
   }),
   phase<Move>("CommitQuorum", {
     summary: "Prove equality, move the leaders, replace the first source member: no way back from here",
     pointOfNoReturn: true,
+    // A lost seed is waited for a day or so, and then the move is undone. Between two attempts it can be aborted.
+    comeback: { on: ["NotCommitted"], to: "CommitQuorum", afterMs: MINUTE_MS, atMost: 1_000 },
     run: async (move) => {
       move.committed = await steps(move).commitQuorum(stretched(move));
     },

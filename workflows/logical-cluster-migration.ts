@@ -24,9 +24,13 @@ import type { Timeline } from "./engine/timeline.ts";
 interface Move extends Admission {
   readonly move: string;
   verifiedAt?: number;
+  /** All gates before the Cutover are open. */
+  cutoverTried?: boolean;
   alignment?: Alignment;
   copied?: Copied;
   verification?: Verified;
+  /** Revision of the origin before the first fence. */
+  fencedSince?: string;
   switched?: Switched;
   routed?: Routed;
   cleaned?: Cleaned;
@@ -50,8 +54,14 @@ const table: StepTable<LogicalClusterActivities> = {
   },
   copySnapshot: { class: "transfer", summary: (s) => `Copy ${s.cluster} from ${s.from} to ${s.to}` },
   catchUp: { class: "transfer", summary: "Carry over what has changed since, until hardly any lag is left" },
-  follow: { class: "transfer", summary: "Keep carrying over changes until the cutover" },
+  follow: { class: "follow", summary: "Keep carrying over changes until the cutover" },
   verify: { class: "transfer", summary: "Prove both sides equal, key by key, while the cluster is in use" },
+  takeTurn: {
+    class: "mutate",
+    summary: (s) => `Wait until no other move with the fence inactive is leaving ${s.from}`,
+    // As long as moves of others take, and persons whom these wait for. Each attempt is one look, and says whose turn it is.
+    limits: { totalMs: 30 * 24 * 60 * 60_000 },
+  },
   prepareFence: { class: "mutate", summary: (s) => `Make the ${s.fence} fence ready` },
   cutover: {
     class: "cutover",
@@ -60,7 +70,7 @@ const table: StepTable<LogicalClusterActivities> = {
   awaitRouting: {
     class: "wait",
     summary: (s) =>
-      `Wait until every front-proxy serves from ${s.to}, and delete the cluster's object at ${s.from}`,
+      `Wait until every front-proxy serves from ${s.to}, and ${s.fence === "inactive" ? `a minute more, until all watch ${s.from} again` : `delete the cluster's object at ${s.from}`}`,
   },
   cleanOrigin: { class: "transfer", summary: (s) => `Delete the cluster's keys at ${s.from}` },
   finalize: { class: "wait", summary: "Take the fence and the locks away, check path and id" },
@@ -89,6 +99,11 @@ function subject(move: Move): Subject {
   return { move: move.move, cluster, from, to, revisions: input.revisions };
 }
 
+/** A move that is to wait for a person has no turn meanwhile: its first cutover leads back if another has it then. */
+function needsTurn({ fence, input: { gates }, cutoverTried }: Move): boolean {
+  return fence === "inactive" && (cutoverTried || !(gates.includes("Verify") || gates.includes("Cutover")));
+}
+
 const phases = [
   phase<Move>("AlignRevisions", {
     summary: "Lock the cluster and raise the destination's revision above the origin's",
@@ -111,6 +126,7 @@ const phases = [
   phase<Move>("Tail", {
     summary: "Carry changes over until hardly any lag is left",
     run: async (move) => {
+      if (needsTurn(move) && patched("turns")) await steps(move).takeTurn(subject(move));
       await steps(move).catchUp(subject(move));
     },
   }),
@@ -135,6 +151,9 @@ const phases = [
           `the proof is ${Math.round(ageMs / 1000)} s old: both sides are proven equal again`,
         );
       }
+      move.cutoverTried = true;
+      // No fence is set on an old proof.
+      if (ageMs <= VERIFICATION_AGE_MS) move.fencedSince ??= move.verification!.position;
       move.switched = await steps(move).cutover({
         ...subject(move),
         fence: move.fence,
@@ -153,19 +172,24 @@ const phases = [
         ...subject(move),
         fence: move.fence,
         position: move.switched!.position,
+        fencedSince: move.fencedSince,
       });
     },
   }),
   phase<Move>("OriginCleanup", {
     summary: "Delete the cluster's keys at the origin",
     run: async (move) => {
-      move.cleaned = await steps(move).cleanOrigin({ ...subject(move), position: move.switched!.position });
+      const { fence } = move;
+      const { position } = move.switched!;
+      move.cleaned = await steps(move).cleanOrigin({ ...subject(move), fence, position });
     },
   }),
   phase<Move>("Finalize", {
     summary: "Take fence and locks away, check path and id",
     run: async (move) => {
-      move.finished = await steps(move).finalize({ ...subject(move), path: move.path, fence: move.fence });
+      const { path, fence, cleaned } = move;
+      const kept = cleaned?.conflicts.map(({ key }) => key);
+      move.finished = await steps(move).finalize({ ...subject(move), path, fence, kept });
     },
   }),
 ];
@@ -244,7 +268,7 @@ function report(move: Move, timeline: Timeline): MoveReport {
     ...(verification && { verification }),
     ...(switched && { switched }),
     ...(cleaned && { cleaned }),
-    leftInPlace: move.finished?.leftInPlace ?? [],
+    leftInPlace: [...(move.routed?.leftInPlace ?? []), ...(move.finished?.leftInPlace ?? [])],
   };
 }
 

@@ -1,17 +1,20 @@
+import { activityInfo } from "@temporalio/activity";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
-import { moveLeader, promote, removeMember } from "../../etcd/membership/operations.ts";
+import { moveLeader, promote } from "../../etcd/membership/operations.ts";
 import { awaitInSync } from "../../etcd/membership/sync.ts";
-import type { MemberId, Wait } from "../../etcd/membership/types.ts";
+import type { Wait } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
-import { failure } from "../../workflows/engine/failures.ts";
+import { failure, isConclusive, isFailure } from "../../workflows/engine/failures.ts";
+import { classify } from "../classify.ts";
 import { proveSameData } from "./api-servers.ts";
 import { allEtcds, forEachEtcd, refOf, together, withAllEtcds } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
 import { releaseQuickly, releaseWrites, withWritesHeld } from "./hold.ts";
 import { startMember } from "./join.ts";
+import { heirOf, leadAtDestination, leadAtSource, removeFollower } from "./leader.ts";
 import { apiOf, beginning, step } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities, HashProof, StretchedSubject } from "./types.ts";
@@ -20,6 +23,9 @@ type Steps = Pick<ControlPlaneActivities, "commitQuorum" | "removeSourcePeers">;
 
 /** With an even number of voters neither seed can go on alone, so a proof is not waited for longer than this. */
 const EVEN_DEADLINE_MS = 30_000;
+/** When nothing has been removed for so long an attempt ends, so that the move can be aborted before the next. */
+const PATIENCE_MS = 60_000;
+const shortly = ({ wait }: StretchedEtcd) => ({ ...wait, deadlineMs: PATIENCE_MS });
 
 /** From the first removal of a source member on there is no way back. Works also while the source is cut off. */
 export function createCommitActivities(sites: ControlPlaneSites): Steps {
@@ -30,7 +36,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         // Of an attempt that died before it could.
         await releaseQuickly(await apiOf(session, "destination"));
         // All that can be refused is refused before the first change.
-        await allEtcds(session, input, async (etcd) => await prove(etcd));
+        await allEtcds(session, input, async (etcd) => await prove(etcd, shortly(etcd)));
         const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
           return await replaceFirst(session, etcd, input);
@@ -51,7 +57,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         let allAnswer = true;
         for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
           if ((await etcd.memberAt(address)) !== undefined) {
-            await toDestination(etcd);
+            await leadAtDestination(etcd);
             // Not asked any more once one is silent: each look waits for it.
             allAnswer &&= await proveWhereAllAnswer(etcd);
             await removeAt(etcd, address);
@@ -69,8 +75,8 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
 
 /**
  * What no repetition can mend would end the move here, and undo it. Once an etcd has lost its first source member, or
- * may have, there is no way back: it is repeated until somebody has mended it.
- * @throws the error of `run`, or one that lets it be repeated
+ * may have, there is no way back: it is repeated until somebody has mended it. Before, an attempt ends after a while.
+ * @throws the error of `run`, one that lets it be repeated, or ApplicationFailure `NotCommitted`
  */
 async function repeatedOnceCommitted<T>(
   session: Session,
@@ -81,8 +87,16 @@ async function repeatedOnceCommitted<T>(
     return await run();
   } catch (error) {
     session.signal.throwIfAborted();
-    if (!(await hasCommitted(session, input).catch(() => true))) throw error;
-    throw new Error(error instanceof Error ? error.message : String(error), { cause: error });
+    const message = error instanceof Error ? error.message : String(error);
+    const goOn = new Error(message, { cause: error });
+    if (await mayHaveCommitted(session, input)) throw goOn;
+    const known = classify(error);
+    const isGivenUp = Date.now() - activityInfo().scheduledTimestampMs >= PATIENCE_MS;
+    if (isFailure(known, "LockLost", "Superseded") || !(isGivenUp || isConclusive(known))) throw error;
+    // It must not stay, or the seeds would be even for long; unless it is about to be started, which takes its time.
+    const left = await forEachEtcd(session, input, async (etcd) => await stepBack(session, etcd));
+    if (left.includes(false) || (await mayHaveCommitted(session, input))) throw goOn;
+    throw isConclusive(known) ? error : failure("NotCommitted", message);
   }
 }
 
@@ -119,30 +133,17 @@ async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<boolean> {
   return allAnswer;
 }
 
-/**
- * Removes the source's member at an address, unless it is gone; all voters have been proven equal. It may have been
- * elected since the leader was moved: then that is moved once more.
- */
+/** Removes the source's member at an address, unless it is gone; all voters have been proven equal. */
 export async function removeAt(
   etcd: StretchedEtcd,
   address: MemberAddress,
   wait: Wait = etcd.wait,
 ): Promise<void> {
-  for (;;) {
-    const member = await etcd.memberAt(address);
-    if (member === undefined) return;
-    const { id } = member;
-    try {
-      return await removeMember(etcd.cluster, id, { ...etcd.allowed({ kind: "remove", id }, true), ...wait });
-    } catch (error) {
-      if (!leads(error)) throw error;
-      await toDestination(etcd);
-    }
-  }
-}
-
-function leads(error: unknown): boolean {
-  return error instanceof RefusedError && error.refusal === "is-leader";
+  const member = await etcd.memberAt(address);
+  if (member === undefined) return;
+  const { id } = member;
+  const allowed = { ...etcd.allowed({ kind: "remove", id }, true), ...wait };
+  await removeFollower(etcd, id, allowed, async () => await leadAtDestination(etcd));
 }
 
 /**
@@ -165,7 +166,7 @@ async function handOverLeaders(session: Session, input: StretchedSubject): Promi
     const heirs = await together(etcds, async (etcd) => ({ etcd, heir: await heirOf(etcd) }));
     const handOver = async () => {
       await together(heirs, async ({ etcd, heir }) => {
-        if (heir !== undefined) await moveLeader(etcd.cluster, heir, etcd.wait);
+        if (heir !== undefined) await moveLeader(etcd.cluster, heir, shortly(etcd));
       });
     };
     if (heirs.every(({ heir }) => heir === undefined)) return undefined;
@@ -173,43 +174,6 @@ async function handOverLeaders(session: Session, input: StretchedSubject): Promi
     const api = await apiOf(session, "destination");
     return await withWritesHeld(api, stores, session.signal, handOver);
   });
-}
-
-/** Makes a voter of the destination the leader, unless one is. */
-async function toDestination(etcd: StretchedEtcd): Promise<void> {
-  const heir = await heirOf(etcd);
-  if (heir !== undefined) await moveLeader(etcd.cluster, heir, etcd.wait);
-}
-
-/** Makes a voter of the source the leader. */
-async function toSource(etcd: StretchedEtcd): Promise<void> {
-  const { members } = await etcd.survey();
-  const heir = members.find(({ site, learner, healthy }) => site === "source" && !learner && healthy);
-  if (heir === undefined) throw new Error(`${etcd.cluster.name} has no healthy voter at the source`);
-  await moveLeader(etcd.cluster, heir.id, etcd.wait);
-}
-
-/** The voter that is to lead; undefined when one of the destination does. */
-async function heirOf(etcd: StretchedEtcd): Promise<MemberId | undefined> {
-  if (await leadsAtDestination(etcd)) return undefined;
-  const { members, leader } = await etcd.survey();
-  const voters = members.filter(
-    ({ site, learner, healthy }) => site === "destination" && !learner && healthy,
-  );
-  if (voters.some(({ id }) => id === leader)) return undefined;
-  const [heir] = voters;
-  if (heir === undefined) throw new Error(`${etcd.cluster.name} has no healthy voter at the destination`);
-  return heir.id;
-}
-
-/** Does not wait for members that are silent, as a survey does. */
-async function leadsAtDestination({ cluster, layout, wait }: StretchedEtcd): Promise<boolean> {
-  const [{ members }, { status }] = await Promise.all([
-    listMembers(cluster, wait.signal),
-    cluster.leader(wait.signal),
-  ]);
-  const urls = new Set(layout.destination.map(({ peerUrl }) => peerUrl));
-  return members.some(({ id, peerUrls }) => id === status.id && peerUrls.some((url) => urls.has(url)));
 }
 
 /**
@@ -223,26 +187,29 @@ async function replaceFirst(
 ): Promise<{ proof: HashProof; evenMs: number }> {
   const leaver = etcd.layout.source.at(-1)!;
   const joining = await lastToJoin(session, etcd);
-  await awaitInSync(etcd.cluster, joining.id, limit, etcd.wait);
+  // One that has been a learner for long is in step.
+  const soon = session.hosting.promotesByItself ? etcd.wait : shortly(etcd);
+  await awaitInSync(etcd.cluster, joining.id, limit, soon);
   if ((await etcd.memberAt(leaver)) === undefined) {
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof: await prove(etcd), evenMs: 0 };
   }
-  await toDestination(etcd);
+  await leadAtDestination(etcd, shortly(etcd));
   const isLearner = (await etcd.memberAt(etcd.layout.destination.at(-1)!))?.learner === true;
   const from = isLearner ? performance.now() : joining.asLearner;
-  await promote(etcd.cluster, joining.id, etcd.allowed({ kind: "promote-to-even", id: joining.id }));
+  const allowed = etcd.allowed({ kind: "promote-to-even", id: joining.id });
+  await promote(etcd.cluster, joining.id, { ...allowed, deadlineMs: PATIENCE_MS });
   try {
     const evenWait = { ...etcd.wait, deadlineMs: EVEN_DEADLINE_MS };
     const proof = await prove(etcd, evenWait);
     // Somebody else may have been elected since.
-    await toDestination(etcd);
+    await leadAtDestination(etcd, evenWait);
     await removeAt(etcd, leaver, evenWait);
     const evenMs = Math.round(performance.now() - from);
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof, evenMs };
   } catch (error) {
-    if ((await etcd.memberAt(leaver)) !== undefined) await stepBack(session, etcd, joining.id);
+    if ((await etcd.memberAt(leaver)) !== undefined) await stepBack(session, etcd);
     throw error;
   }
 }
@@ -274,26 +241,33 @@ async function lastToJoin(
   return { id, asLearner: isLearner ? performance.now() : begun };
 }
 
-/** The new voter leaves again, so that the seeds are uneven as before: better so, whoever is down by now. */
-async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd, id: string): Promise<void> {
+/**
+ * The last member to join leaves again, so that the seeds are uneven as before: better so, whoever is down by now. A
+ * learner may stay: one that would promote itself does, too, as long as its seed answers.
+ * @returns false when it stays and is about to become a voter.
+ */
+async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd): Promise<boolean> {
   const last = etcd.layout.destination.length - 1;
-  // Stopped first where it would come back.
-  if (hosting.promotesByItself) await hosting.stopMembers("destination", etcd.name, last, signal);
-  for (;;) {
-    try {
-      return await removeMember(etcd.cluster, id, etcd.wait);
-    } catch (error) {
-      if (!leads(error)) throw error;
-      await toSource(etcd);
-    }
+  const member = await etcd.memberAt(etcd.layout.destination[last]!);
+  if (member === undefined || (member.learner && !hosting.promotesByItself)) return true;
+  if (hosting.promotesByItself && (await hosting.isReachable("destination", signal))) {
+    if (member.learner) return false;
+    // First, or it would come back.
+    await hosting.stopMembers("destination", etcd.name, last, signal);
   }
+  await removeFollower(etcd, member.id, etcd.wait, async () => await leadAtSource(etcd));
+  return true;
 }
 
-async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
-  const gone = await forEachEtcd(session, input, async ({ layout, memberAt }) => {
+/** Whether an etcd has lost its first source member; true where that cannot be told. */
+async function mayHaveCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
+  const gone = forEachEtcd(session, input, async ({ layout, memberAt }) => {
     const last = await memberAt(layout.source.at(-1)!);
     // A learner is one that came back: the source has none before.
     return last === undefined || last.learner;
   });
-  return gone.includes(true);
+  return await gone.then(
+    (each) => each.includes(true),
+    () => true,
+  );
 }

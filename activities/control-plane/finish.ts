@@ -7,7 +7,7 @@ import { allEtcds } from "./etcd.ts";
 import { apiOf, step } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities, StretchedSubject } from "./types.ts";
-import { probeVpn, removeBridge } from "./vpn.ts";
+import { awaitBridgeGone, probeVpn, removeBridge } from "./vpn.ts";
 
 /**
  * A source that was cut off when its members were removed may have added them again when it came back, before they were
@@ -36,7 +36,8 @@ export function createFinishActivities(
       await proveSameData(api, await apiOf(session, "destination"));
       await removeProofs(api, signal);
       if (config.vpn) {
-        await removeBridge(api, config.vpn, "destination", signal);
+        await removeBridge(api, config.vpn, "destination");
+        await awaitBridgeGone(api, config.vpn, "destination", signal);
         await probeVpn(await apiOf(session, "destination"), config.vpn, signal);
       }
       await setRecord(session, record.values, record);

@@ -1,11 +1,12 @@
 import { activityInfo } from "@temporalio/activity";
 import { ClaimedError } from "../../hosting/types.ts";
 import type { Side } from "../../hosting/types.ts";
+import { SupersededError } from "../../etcd/errors.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { apiOf, openControlPlane, step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities } from "./types.ts";
-import { makeBridge, moveClients, probeVpn, removeBridge } from "./vpn.ts";
+import { awaitBridgeGone, makeBridge, moveClients, probeVpn, removeBridge } from "./vpn.ts";
 import { beginWork } from "../work.ts";
 
 type Steps = Pick<
@@ -21,6 +22,9 @@ type Steps = Pick<
   | "returnControllers"
   | "finishBackups"
 >;
+
+/** Others have waited in vain for so long: a rollout, pods that are to go. */
+const LEFT_AFTER_MS = 4 * 60_000;
 
 /** Steps that the hosting does nearly by itself. */
 export function createHostedActivities(sites: ControlPlaneSites): Steps {
@@ -46,27 +50,44 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       }
     }),
 
-    bridgeVpn: step(sites, "BridgeVPN", async (session, { side }) => {
-      const { hosting, api, config, signal } = session;
-      if (config.vpn === undefined) return;
-      const endpoint = await hosting.startVpnServer(side, signal);
-      await makeBridge(api, config.vpn, side, endpoint, signal);
-      await probeVpn(await apiOf(session, side), config.vpn, signal);
+    bridgeVpn: step(sites, "BridgeVPN", async (session, { side, unlessLost = false }) => {
+      const { hosting, config, signal } = session;
+      const { vpn } = config;
+      if (vpn === undefined) return;
+      await leftWhereLost(session, unlessLost, async () => {
+        const endpoint = await hosting.startVpnServer(side, signal);
+        // Not by name, which leads to the other side.
+        const api = await apiOf(session, side);
+        await makeBridge(api, vpn, side, endpoint, signal);
+        await probeVpn(api, vpn, signal);
+      });
     }),
 
-    dismantleVpnBridge: undoStep(sites, "BridgeVPN", async ({ hosting, api, config, signal }, { side }) => {
-      if (config.vpn === undefined) return;
-      await removeBridge(api, config.vpn, side, signal);
+    dismantleVpnBridge: undoStep(sites, "BridgeVPN", async (session, { side, unlessLost = false }) => {
+      const { hosting, api, config, signal } = session;
+      const { vpn } = config;
+      if (vpn === undefined) return;
+      await removeBridge(api, vpn, side);
+      // Its pods go by themselves then; nodes may have to find the API server again first.
+      await leftWhereLost(session, unlessLost, async () => await awaitBridgeGone(api, vpn, side, signal));
       const isOurs = side === "destination" && (await hosting.isReachable(side, signal));
       if (isOurs) await hosting.stopVpnServer(side, signal);
     }),
 
-    moveVpnClients: step(sites, "DrainSourceKubeAPIServer", async (session, { move, towards }) => {
-      const { api, config, signal } = session;
-      if (config.vpn === undefined) return;
-      await moveClients(api, config.vpn, { move, towards }, signal);
-      await probeVpn(await apiOf(session, towards), config.vpn, signal);
-    }),
+    moveVpnClients: step(
+      sites,
+      "DrainSourceKubeAPIServer",
+      async (session, { move, towards, unlessLost = false }) => {
+        const { api, config, signal } = session;
+        const { vpn } = config;
+        if (vpn === undefined) return;
+        // Those of a lost side dial the name by themselves, when they notice.
+        await leftWhereLost(session, unlessLost, async () => {
+          await moveClients(api, vpn, { move, towards }, signal);
+          await probeVpn(await apiOf(session, towards), vpn, signal);
+        });
+      },
+    ),
 
     handOverControllers: step(
       sites,
@@ -74,8 +95,10 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       async (session) => await handOver(session, "source", "destination"),
     ),
 
-    returnControllers: undoStep(sites, "HandOverControllers", async (session) => {
-      await handOver(session, "destination", "source");
+    returnControllers: undoStep(sites, "HandOverControllers", async (session, { unlessLost = false }) => {
+      await leftWhereLost(session, unlessLost, async () => {
+        await handOver(session, "destination", "source");
+      });
     }),
 
     finishBackups: step(sites, "FinishBackups", async ({ hosting, signal }) => {
@@ -83,6 +106,26 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       await hosting.adopt(signal);
     }),
   };
+}
+
+/**
+ * Runs a part of an undo. One that may be left to later is, where the destination does not answer, or when it fails for
+ * minutes: users and the quorum must not wait for a seed that is lost, or broken.
+ */
+async function leftWhereLost(
+  { hosting, signal }: Session,
+  isLeft: boolean,
+  run: () => Promise<void>,
+): Promise<void> {
+  if (!isLeft) return await run();
+  if (!(await hosting.isReachable("destination", signal))) return;
+  try {
+    await run();
+  } catch (error) {
+    signal.throwIfAborted();
+    const isPassing = Date.now() - activityInfo().scheduledTimestampMs < LEFT_AFTER_MS;
+    if (isPassing || error instanceof ClaimedError || error instanceof SupersededError) throw error;
+  }
 }
 
 async function handOver(session: Session, from: Side, to: Side) {

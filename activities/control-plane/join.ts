@@ -1,11 +1,5 @@
 import { listMembers } from "../../etcd/membership/converge.ts";
-import {
-  addLearner,
-  moveLeader,
-  promote,
-  removeMember,
-  updatePeerUrls,
-} from "../../etcd/membership/operations.ts";
+import { addLearner, promote, updatePeerUrls } from "../../etcd/membership/operations.ts";
 import { isNewer, roundTripMs } from "../../etcd/membership/round-trip.ts";
 import type { RoundTripReading } from "../../etcd/membership/round-trip.ts";
 import { awaitInSync } from "../../etcd/membership/sync.ts";
@@ -17,6 +11,7 @@ import { failure } from "../../workflows/engine/failures.ts";
 import { checkExposedEtcds } from "./etcd-check.ts";
 import { allEtcds, together, refOf } from "./etcd.ts";
 import type { StretchedEtcd } from "./etcd.ts";
+import { leadAtSource, removeFollower } from "./leader.ts";
 import { step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities, EtcdLayout, EtcdState, MemberRef } from "./types.ts";
@@ -232,10 +227,6 @@ async function leaveAll(etcd: StretchedEtcd): Promise<void> {
 async function leave(etcd: StretchedEtcd, address: MemberAddress): Promise<void> {
   const member = await etcd.memberAt(address);
   if (member === undefined) return;
-  const { members, leader } = await etcd.survey();
-  if (leader === member.id) {
-    const heir = members.find(({ site, learner, healthy }) => site === "source" && !learner && healthy);
-    if (heir) await moveLeader(etcd.cluster, heir.id, etcd.wait);
-  }
-  await removeMember(etcd.cluster, member.id, etcd.allowed({ kind: "remove", id: member.id }));
+  const allowed = etcd.allowed({ kind: "remove", id: member.id });
+  await removeFollower(etcd, member.id, allowed, async () => await leadAtSource(etcd));
 }

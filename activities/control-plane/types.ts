@@ -146,6 +146,11 @@ export interface ControlPlaneReport {
   readonly leftInPlace: readonly string[];
 }
 
+interface UnlessLost {
+  /** Where the destination is lost, it is not done, and nobody waits. */
+  readonly unlessLost?: boolean;
+}
+
 /** The steps of the kind, as the workflow calls them. */
 export interface ControlPlaneActivities {
   preflightControlPlane(raw: unknown): Promise<ControlPlaneAdmission>;
@@ -164,14 +169,14 @@ export interface ControlPlaneActivities {
   removeDestinationPeers(subject: StretchedSubject): Promise<void>;
   startDestinationApiServers(subject: ControlPlaneSubject): Promise<ApiServerAddress>;
   stopDestinationApiServers(subject: ControlPlaneSubject): Promise<void>;
-  bridgeVpn(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
-  dismantleVpnBridge(subject: ControlPlaneSubject & { side: Side }): Promise<void>;
+  bridgeVpn(subject: ControlPlaneSubject & UnlessLost & { side: Side }): Promise<void>;
+  dismantleVpnBridge(subject: ControlPlaneSubject & UnlessLost & { side: Side }): Promise<void>;
   switchDns(subject: ControlPlaneSubject & DnsSwitch): Promise<SwitchedDns>;
   switchDnsBack(subject: ControlPlaneSubject & DnsSwitch): Promise<SwitchedDns>;
-  moveVpnClients(subject: ControlPlaneSubject & { towards: Side }): Promise<void>;
+  moveVpnClients(subject: ControlPlaneSubject & UnlessLost & { towards: Side }): Promise<void>;
   soak(subject: StretchedSubject & { soakMs: number }): Promise<Soaked>;
   handOverControllers(subject: ControlPlaneSubject): Promise<HandedOver>;
-  returnControllers(subject: ControlPlaneSubject): Promise<void>;
+  returnControllers(subject: ControlPlaneSubject & UnlessLost): Promise<void>;
   drainSourceApiServers(subject: ControlPlaneSubject & { drainMs: number }): Promise<Drained>;
   restartSourceApiServers(subject: ControlPlaneSubject): Promise<void>;
   commitQuorum(subject: StretchedSubject): Promise<Committed>;

@@ -86,8 +86,16 @@ export async function makeBridge(
   await awaitReplicas(api, vpn, bridgeName(vpn, side), signal);
 }
 
-export async function removeBridge(api: ApiServer, vpn: Vpn, side: Side, signal: AbortSignal): Promise<void> {
+export async function removeBridge(api: ApiServer, vpn: Vpn, side: Side): Promise<void> {
   await removeObject(api, `${deploymentsOf(vpn)}/${bridgeName(vpn, side)}`);
+}
+
+export async function awaitBridgeGone(
+  api: ApiServer,
+  vpn: Vpn,
+  side: Side,
+  signal: AbortSignal,
+): Promise<void> {
   const pods = { path: `/api/v1/namespaces/${vpn.client.namespace}/pods`, labels: { [BRIDGE]: side } };
   await awaitObjects(api, pods, (found) => found.length === 0 || "a pod of the bridge is still there", {
     what: "the VPN bridge is gone",

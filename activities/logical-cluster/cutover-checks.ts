@@ -1,8 +1,10 @@
+import { describeDifference } from "../../etcd/compare.ts";
 import type { Difference } from "../../etcd/compare.ts";
 import { readFloor } from "../../etcd/floor.ts";
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { ClusterRange, Key } from "../../etcd/keys.ts";
 import { compareKeys, countKeys } from "../../etcd/verify.ts";
+import { differingFields } from "../../kubernetes/differing-fields.ts";
 import { isFenced } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -26,8 +28,8 @@ export async function mustBeEqual(
     message: `${differences.length} keys of ${cluster} that changed during the move differ`,
     found: differences
       .slice(0, 5)
-      .map(({ key }) => key)
-      .join(", "),
+      .map((difference) => describeDifference(difference, differingFields))
+      .join("; "),
   });
 }
 

@@ -9,6 +9,7 @@ import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
+import { differingFields } from "../../kubernetes/differing-fields.ts";
 import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { isEarly, isLate } from "../../kubernetes/kcp/families.ts";
@@ -28,7 +29,9 @@ import { allowedBetween } from "./differences.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 import { isFenceRecorded, preventSwitch, readSwitched } from "./switched.ts";
+import { healAfterInactive } from "./heal-inactive.ts";
 import { nameTooLarge } from "./too-large.ts";
+import { mustHaveTurn } from "./turn.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
 
@@ -37,6 +40,9 @@ type Input = Parameters<Cutover>[0];
 
 /** A verification older than this is repeated before the cutover, so that the check inside the fence stays small. */
 const PROOF_AGE_MS = 2 * 60_000;
+
+/** How long front-proxies may have to wait for AwaitRouting, which looks after them. */
+const HEALED_SOON_MS = 3_000;
 
 /** How often the origin is asked whether it refuses yet. */
 const PROBE_EVERY_MS = 5;
@@ -64,12 +70,19 @@ export function createCutover(site: KcpSite): Cutover {
     const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
     if (await isFenceRecorded(session)) await openAgain(session, input.fence, fence, work.signal);
     refuseFull(session);
+    if (input.fence === "inactive") await mustHaveTurn(session.from, input, "NotVerified");
     refuseOldProof(session, input);
     refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
     // Found here it costs no fence; the switch looks once more, in its transaction.
     if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
     try {
-      return await cutOver(session, input, fence, work.signal);
+      const switched = await cutOver(session, input, fence, work.signal);
+      // Watches of all clusters try again 0.8 s after they were cut, and later each time. AwaitRouting heals what is not healed here.
+      if (input.fence === "inactive") {
+        const soon = AbortSignal.any([work.signal, AbortSignal.timeout(HEALED_SOON_MS)]);
+        await healAfterInactive(session, soon).catch(() => undefined);
+      }
+      return switched;
     } catch (error) {
       if (!(error instanceof CompactedError)) throw error;
       throw failure("NotVerified", "the history since the proof has been compacted: it is made again");
@@ -174,6 +187,7 @@ async function prepare(
     signal,
     includes: isLate,
     allowed: allowedBetween({ from, to }),
+    partsOf: differingFields,
   });
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
   const recorded = (await readPosition(to.store, cluster))!;

@@ -1,5 +1,5 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { ANNOTATION, clusterPath, isSuspended } from "../../kubernetes/kcp/logical-cluster.ts";
+import { ANNOTATION, clusterPath, isStandIn, isSuspended } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -38,11 +38,15 @@ export async function isGone(from: Shard, to: Shard, cluster: string): Promise<b
  * Whether the cluster was deleted after the switch, as its owner ordered: only then is there nothing that must serve
  * before the origin is emptied.
  */
-export async function isDeleted({ from, to, cluster }: Session, proxy: ApiServer): Promise<boolean> {
+export async function isDeleted(
+  { from, to, cluster }: Pick<Session, "from" | "to" | "cluster">,
+  proxy: ApiServer,
+): Promise<boolean> {
   if (await readLogicalCluster(to, cluster)) return false;
   const left = await readLogicalCluster(from, cluster);
-  const owner = left?.object.spec?.owner;
-  if (owner?.resource !== "workspaces") return left === undefined;
+  if (left === undefined || isStandIn(left.object)) return true;
+  const owner = left.object.spec?.owner;
+  if (owner?.resource !== "workspaces") return false;
   const path = clusterPath(owner.cluster, `/apis/tenancy.kcp.io/v1alpha1/workspaces/${owner.name}`);
   const workspace = await proxy.findServed<LogicalCluster>({ path });
   return workspace === undefined || workspace.metadata.deletionTimestamp !== undefined;

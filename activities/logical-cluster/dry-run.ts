@@ -43,6 +43,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
       const none = { families: [], allowed: [], allowedTotal: 0, unequal: 0, samples: [] };
       return { position: "0", keys: 0, bytes: 0, ...none };
     },
+    takeTurn: nothing,
     prepareFence: nothing,
     async cutover() {
       const never = { fenceAt: 0, fencedAt: 0, drainedAt: 0, checkedAt: 0, switchedAt: 0 };

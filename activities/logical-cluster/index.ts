@@ -7,6 +7,7 @@ import { createPreflight } from "./preflight.ts";
 import { refuseDeleted } from "./deleted.ts";
 import { fenceOf, mustHoldLock, openSession, readLogicalCluster } from "./session.ts";
 import { createTransferActivities } from "./transfer.ts";
+import { mustHaveTurn } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { createUndoActivities } from "./undo.ts";
 
@@ -29,6 +30,10 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
         found: stored ? `keys at ${subject.to}` : `no LogicalCluster at ${subject.from}`,
         advice: "another move has ended meanwhile: look where the cluster is, and start again",
       });
+    },
+
+    async takeTurn(subject) {
+      await mustHaveTurn(await site.shard(subject.from), subject, "Timeout");
     },
 
     async prepareFence(subject) {

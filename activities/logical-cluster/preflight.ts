@@ -16,7 +16,9 @@ import {
   unreachableStore,
   versionWarnings,
 } from "./preflight-shard.ts";
+import { refuseShortWait } from "./heal-inactive.ts";
 import { checkEncryption } from "./preflight-encryption.ts";
+import { checkCache } from "./copies.ts";
 import { contentWarnings, refuseUnmovableContent } from "./preflight-content.ts";
 import { refuseOwnRules } from "./preflight-rules.ts";
 import { readLogicalCluster } from "./session.ts";
@@ -24,6 +26,8 @@ import type { Admission, LogicalClusterActivities } from "./types.ts";
 
 /** One that does not answer must not hold up the moves of all others. */
 const STORE_DEADLINE_MS = 5_000;
+const CUTS_ALL =
+  "the fence inactive ends all watches of all clusters at the shard for a moment; what others delete in it goes on to count there until its API server is restarted, and the report names it";
 const EXAMPLE = { logicalCluster: "root:team-a", to: "shard-1" };
 
 /** Cluster and path as the platform knows them, whichever of the two was typed. */
@@ -57,24 +61,28 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
       refuseUnmovableContent(from, resolved.cluster),
       refuseOwnRules(from, resolved.cluster),
     ]);
-    return await admission(input, resolved, from, to);
+    return await admission(site, input, resolved, from, to);
   };
 }
 
 async function admission(
+  site: KcpSite,
   input: LogicalClusterMigrationInput,
   { cluster, path }: Resolved,
   from: Shard,
   to: Shard,
 ): Promise<Admission> {
   const ranges = await rangesOf(from.store, cluster);
-  const [ours, theirs, fence, versions, encryption] = await Promise.all([
+  const families = ranges.map(({ family }) => family);
+  const [ours, theirs, fence, versions, encryption, cache] = await Promise.all([
     from.store.head(),
     to.store.head(),
     chooseFence(input, from),
     versionWarnings([from, to]),
     checkEncryption(from, to, ranges),
+    checkCache(site, from.name, families),
   ]);
+  if (fence === "inactive") refuseShortWait(input);
   const gap = ours > theirs ? ours - theirs : 0n;
   if (input.revisions === "align" && gap > BigInt(input.maxRevisionGap)) {
     throw failure("Refused", {
@@ -82,13 +90,18 @@ async function admission(
       advice: `raise maxRevisionGap (now ${input.maxRevisionGap}), or give "revisions": "accept-relist"`,
     });
   }
-  const families = ranges.map(({ family }) => family);
   return {
     input,
     cluster,
     path,
     fence,
-    warnings: [...versions, ...encryption, ...(await contentWarnings(from.store, cluster, families))],
+    warnings: [
+      ...(fence === "inactive" ? [`${from.name}: ${CUTS_ALL}`] : []),
+      ...versions,
+      ...encryption,
+      ...cache,
+      ...(await contentWarnings(from.store, cluster, families)),
+    ],
     from: from.name,
     to: to.name,
     keys: ranges.reduce((sum, { keys }) => sum + keys, -1),
@@ -220,7 +233,7 @@ async function checkLocks({ cluster, path }: Resolved, from: Shard, to: Shard): 
     throw failure("Refused", {
       message: `${path} (${cluster}) is being moved already, by workflow ${workflow}`,
       site: store.name,
-      advice: `watch it, or where it was terminated let it end: temporal workflow reset --workflow-id ${workflow} --type LastWorkflowTask --reason unfinished`,
+      advice: `watch it, or where it was terminated let it end: temporal workflow reset --workflow-id ${workflow} --run-id <of the terminated run> --type LastWorkflowTask --reason unfinished`,
     });
   }
 }

@@ -3,6 +3,7 @@ import { LockedError } from "../../etcd/errors.ts";
 import { logicalClusterKey } from "../../etcd/keys.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { Token, lockHolder } from "../../etcd/token.ts";
+import { passTurn } from "../../etcd/turn.ts";
 import { Writer } from "../../etcd/writer.ts";
 import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
 import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
@@ -61,15 +62,23 @@ function claimOf({ move }: Subject) {
   return { move, epoch: activityInfo().currentAttemptScheduledTimestampMs };
 }
 
+/** The right to write to one shard's store; undefined when the move has given that lock back already. */
+export async function tokenFor({ store }: Shard, subject: Subject): Promise<Token | undefined> {
+  try {
+    return await Token.raise(store, subject.cluster, claimOf(subject), { deletesOnly: true });
+  } catch (error) {
+    if (error instanceof LockedError) return undefined;
+    throw error;
+  }
+}
+
 /** Gives the locks back, as the last thing that a move does: a store without this move's lock counts as done. */
 export async function releaseLocks(site: KcpSite, subject: Subject): Promise<void> {
   for (const name of [subject.from, subject.to]) {
-    const { store } = await site.shard(name);
-    try {
-      await (await Token.raise(store, subject.cluster, claimOf(subject), { deletesOnly: true })).release();
-    } catch (error) {
-      if (!(error instanceof LockedError)) throw error;
-    }
+    const token = await tokenFor(await site.shard(name), subject);
+    if (token === undefined) continue;
+    await passTurn(token, subject.move);
+    await token.release();
   }
 }
 
@@ -102,12 +111,18 @@ export function fenceOf(
     : new InactiveFence(target);
 }
 
-/** The stored LogicalCluster object of a shard, of now or of a revision, with its etcd entry for guards. */
+/** A LogicalCluster object as it is stored, with its etcd entry for guards. */
+export interface StoredLogicalCluster {
+  readonly entry: Entry;
+  readonly object: LogicalCluster;
+}
+
+/** The stored LogicalCluster object of a shard, of now or of a revision. */
 export async function readLogicalCluster(
   shard: Shard,
   cluster: string,
   revision?: bigint,
-): Promise<{ entry: Entry; object: LogicalCluster } | undefined> {
+): Promise<StoredLogicalCluster | undefined> {
   const key = logicalClusterKey(shard.store.prefix, cluster);
   const { entry } = await shard.store.get(key, revision === undefined ? {} : { revision });
   return entry && { entry, object: JSON.parse(entry.value.toString()) as LogicalCluster };
@@ -124,6 +139,8 @@ export async function beginHealing(token: Token, shard: Shard, fence: FenceKind)
     if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return false;
     // Somebody's suspension: what ends that heals the contexts too.
     if (fence === "migration" && isSuspended(stored.object)) return false;
+    // kcp is at it. A second cut of all watches within a second of the first would make them list anew.
+    if (!isSuspended(stored.object) && stored.object.status?.phase === "Inactive") return true;
     const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));
     const { succeeded } = await token.transact(
       [when.modifiedAt(stored.entry.key, stored.entry.modRevision)],
@@ -141,10 +158,14 @@ export async function healContexts(
   signal: AbortSignal,
 ): Promise<void> {
   const { cluster } = token;
-  if (!(await hasDeadContext(shard.api, cluster)) || !(await beginHealing(token, shard, fence))) return;
-  await pollUntil(
-    `${shard.name} serves ${cluster} again`,
-    async () => !(await hasDeadContext(shard.api, cluster)) || "its request context is still cancelled",
-    { everyMs: 50, deadlineMs: 20_000, signal },
-  );
+  const isServed = async () => {
+    if (!(await hasDeadContext(shard.api, cluster)) || !(await beginHealing(token, shard, fence)))
+      return true;
+    return "its request context is still cancelled";
+  };
+  await pollUntil(`${shard.name} serves ${cluster} again`, isServed, {
+    everyMs: 50,
+    deadlineMs: 20_000,
+    signal,
+  });
 }

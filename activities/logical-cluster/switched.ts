@@ -46,7 +46,8 @@ export async function refuseServed(session: Session): Promise<void> {
 export function servedThere({ to, cluster }: Session): Error {
   return failure("Conflict", {
     message: `${cluster} is served by ${to.name}: nothing is undone, and nothing copied`,
-    advice: "reset the workflow to right before its cutover, so that it goes forward",
+    advice:
+      "reset the workflow to right before its activity cutover, so that it goes forward (docs/operations.md)",
   });
 }
 

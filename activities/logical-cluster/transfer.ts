@@ -1,10 +1,13 @@
+import { log } from "@temporalio/activity";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { CompactedError, SupersededError } from "../../etcd/errors.ts";
 import { headroomFor, layFloor, readFloor, writeFloor } from "../../etcd/floor.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
+import { rangesOf } from "../../etcd/scan.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
+import { differingFields } from "../../kubernetes/differing-fields.ts";
 import { copyStages, isEarly } from "../../kubernetes/kcp/families.ts";
 import { Token } from "../../etcd/token.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
@@ -17,6 +20,7 @@ import { allowedBetween } from "./differences.ts";
 import { heeding } from "./heeding.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
+import { clearCopiesOf } from "./copies.ts";
 import { refuseAfterSwitch } from "./switched.ts";
 import { nameTooLarge } from "./too-large.ts";
 import type { LogicalClusterActivities } from "./types.ts";
@@ -67,6 +71,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject);
       await refuseAfterSwitch(session);
+      await clearOldCopies(site, session, work.signal);
       return await copyEverything(session, work).catch(async (error: unknown) => {
         throw await nameTooLarge(error, session);
       });
@@ -119,6 +124,7 @@ export function createTransferActivities(site: KcpSite): Steps {
         signal: work.signal,
         includes: isEarly,
         allowed: allowedBetween({ from, to }),
+        partsOf: differingFields,
         onProgress: (done) => work.tell({ done, unit: "keys" }),
       });
       await warmUp({ from, to, cluster: subject.cluster }, proof.destinationRevision, {
@@ -137,6 +143,19 @@ export function createTransferActivities(site: KcpSite): Steps {
       };
     },
   };
+}
+
+/** Of an earlier move that could not clear up behind itself. Once something is copied, its copies are new ones. */
+async function clearOldCopies(
+  site: KcpSite,
+  { cluster, from, to, destination }: Session,
+  signal: AbortSignal,
+): Promise<void> {
+  if ((await rangesOf(to.store, cluster)).length > 0) return;
+  const check = async () => await destination.check();
+  const shards = { gone: to.name, host: from.name };
+  const left = await clearCopiesOf(site, { cluster, ...shards }, { check, signal, onlyIfAny: true });
+  if (left.length > 0) log.warn("left in kcp's cache", { left });
 }
 
 /** Copies all but the late families as of now, and records the position from which to tail. */

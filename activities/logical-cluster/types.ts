@@ -100,6 +100,7 @@ export interface Routed {
   /** When the last front-proxy was seen to serve from the destination, ms since the epoch. */
   readonly routedAt: number;
   readonly frontProxies: number;
+  readonly leftInPlace?: readonly string[];
 }
 
 export interface Cleaned {
@@ -160,6 +161,7 @@ export interface LogicalClusterActivities {
   catchUp(subject: Subject): Promise<CaughtUp>;
   follow(subject: Subject): Promise<void>;
   verify(subject: Subject): Promise<Verified>;
+  takeTurn(subject: Subject): Promise<void>;
   prepareFence(subject: Subject & { fence: FenceKind }): Promise<void>;
   cutover(
     subject: Subject & {
@@ -171,9 +173,18 @@ export interface LogicalClusterActivities {
       provenAt?: number | undefined;
     },
   ): Promise<Switched>;
-  awaitRouting(subject: Subject & { fence: FenceKind; position: string }): Promise<Routed>;
-  cleanOrigin(subject: Subject & { position: string }): Promise<Cleaned>;
-  finalize(subject: Subject & { path: string; fence: FenceKind }): Promise<Finished>;
+  awaitRouting(
+    subject: Subject & {
+      fence: FenceKind;
+      position: string;
+      /** Revision of the origin before the first fence, also of one that was taken off again. */
+      fencedSince?: string | undefined;
+    },
+  ): Promise<Routed>;
+  cleanOrigin(subject: Subject & { fence: FenceKind; position: string }): Promise<Cleaned>;
+  finalize(
+    subject: Subject & { path: string; fence: FenceKind; kept?: readonly string[] | undefined },
+  ): Promise<Finished>;
   dismantleFence(subject: Subject & { fence: FenceKind }): Promise<void>;
   clearDestination(subject: Subject): Promise<void>;
   unlock(subject: Subject): Promise<void>;

@@ -1,9 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { removeKeys } from "../../etcd/remove.ts";
+import { log } from "@temporalio/activity";
 import { rangesOf } from "../../etcd/scan.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
+import { clearCopiesOf } from "./copies.ts";
 import { isGone } from "./deleted.ts";
+import { removeWatchedKeys } from "./remove-watched.ts";
 import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import { isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
@@ -41,6 +43,14 @@ export function createUndoActivities(site: KcpSite): Steps {
         if (await removeAll(session, work)) quiet = 0;
         await delay(QUIET_MS, undefined, { signal: work.signal });
       }
+      const shards = { gone: subject.to, host: subject.from };
+      const check = async () => await session.destination.check();
+      const left = await clearCopiesOf(
+        site,
+        { cluster: subject.cluster, ...shards },
+        { check, signal: work.signal },
+      );
+      if (left.length > 0) log.warn("left in kcp's cache", { left });
     },
 
     async unlock(subject) {
@@ -54,7 +64,7 @@ async function removeAll(session: Session, work: Work): Promise<boolean> {
   const { store } = session.to;
   const ranges = cleanupOrder(await rangesOf(store, session.cluster));
   if (ranges.length === 0) return false;
-  await removeKeys(session.destination, {
+  await removeWatchedKeys(session.destination, {
     ranges,
     unchangedSince: await store.head(),
     signal: work.signal,

@@ -5,6 +5,7 @@ import type { Hints } from "./hints.ts";
 import {
   lagWords,
   outcomeWords,
+  placeWords,
   progressWords,
   routeWords,
   said,
@@ -185,7 +186,7 @@ function holds(
     case "retrying later":
       return [{ at, text: `came back to ${state.phase}, and tries again in a moment` }];
     case "needs attention":
-      return [{ at, text: `needs attention in ${state.phase}; once the cause is gone: ${resume}` }];
+      return [{ at, text: `needs attention in ${placeWords(state)}; once the cause is gone: ${resume}` }];
     case "undoing":
       return before?.status === "undoing" ? [] : [{ at, text: "undoes what was done" }];
     case "running":

@@ -1,3 +1,4 @@
+import { failedUndo } from "../../workflows/engine/state.ts";
 import type { Figures, Lag, MigrationState, Word } from "../../workflows/engine/state.ts";
 import { byteSize, count, duration, oneLine, percent } from "./format.ts";
 import { START_A_WORKER } from "./hints.ts";
@@ -31,7 +32,7 @@ export function statusWords(sight: Sight): string {
     case "undoing":
       return `undoes what was done: ${state.phase}`;
     case "needs attention":
-      return `needs attention in ${state.phase}: ${faultWords(state)}`;
+      return `needs attention in ${placeWords(state)}: ${faultWords(state)}`;
     case "completed":
     case "failed":
     case "aborted":
@@ -50,8 +51,14 @@ function runningWords(sight: Sight, state: MigrationState): string {
   return `step ${number} of ${state.steps.length}, ${what}${waitsAfter}`;
 }
 
+/** Where something failed: `Copy`, `the undo of Copy`. */
+export function placeWords(state: MigrationState): string {
+  return failedUndo(state) ? `the undo of ${state.phase}` : state.phase;
+}
+
 function faultWords(state: MigrationState): string {
-  return state.lastError === undefined ? "no error is known" : oneLine(state.lastError.message);
+  const fault = failedUndo(state) ?? state.lastError;
+  return fault === undefined ? "no error is known" : oneLine(fault.message);
 }
 
 /** `by alice (too early)`. */

@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { apply } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { REPLICAS } from "../statefulset/seed.ts";
 import { EPOCH } from "../claim.ts";
+import { requireSameSecrets } from "../secrets.ts";
 import type { CarriedOver } from "../types.ts";
 import { extensionOfSeed, seedsOfGarden } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
@@ -72,12 +72,11 @@ export async function copyNamespace(
       objects++;
     }
   }
-  const [here, there] = [await digestOf(from, signal), await digestOf(to, signal)];
-  if (here.digest !== there.digest)
-    throw new Error(
-      `the Secrets of ${from.namespace.name} differ between ${from.api.name} and ${to.api.name}`,
-    );
-  return { ...here, objects };
+  const secrets = KINDS.find(({ kind: name }) => name === "Secret")!;
+  const here = await listed(from, secrets, signal);
+  const where = `between ${from.namespace.name} at ${from.api.name} and at ${to.api.name}`;
+  const digest = requireSameSecrets(here, await listed(to, secrets, signal), where);
+  return { secrets: here.length, digest, objects };
 }
 
 /** What controllers of extensions know of the Shoot; gardenlet makes it for Shoots of its own seed only. */
@@ -134,19 +133,6 @@ function isCarried({ kind }: Kind, { metadata, type }: Carried): boolean {
 
 function pathOf({ group, resource }: Kind, namespace: string): string {
   return `${group === "v1" ? "/api" : "/apis"}/${group}/namespaces/${namespace}/${resource}`;
-}
-
-async function digestOf(seed: ShootSeed, signal: AbortSignal): Promise<{ secrets: number; digest: string }> {
-  const kind = KINDS.find(({ kind: name }) => name === "Secret")!;
-  const secrets = await listed(seed, kind, signal);
-  const hash = createHash("sha256");
-  const contents = secrets.map(({ metadata, ...secret }) => {
-    const { data = {}, type } = secret as { data?: Record<string, string>; type?: string };
-    const sorted = Object.entries(data).sort(([a], [b]) => (a < b ? -1 : 1));
-    return JSON.stringify([metadata.name, type, sorted]);
-  });
-  for (const content of contents.sort()) hash.update(content);
-  return { secrets: secrets.length, digest: hash.digest("hex") };
 }
 
 function whole({ metadata: _m, ...rest }: Carried): Plain {

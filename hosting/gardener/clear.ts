@@ -5,18 +5,13 @@ import type { KubeObject } from "../../kubernetes/objects.ts";
 import { CLAIM, holderOf } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
 import { deleteExtensions, requireLetGo } from "./extensions.ts";
-import { forgetMachines } from "./machines.ts";
+import { KNOWN, forgetMachines } from "./machines.ts";
 import { deleteManagedResources } from "./managed-resources.ts";
 import { extensionOfSeed } from "./names.ts";
+import { namespaceOf, namespacePath } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { deleteObject } from "./operations.ts";
 import type { Waits } from "./operations.ts";
-
-const namespacePath = (name: string) => `/api/v1/namespaces/${name}`;
-
-export async function namespaceOf(seed: ShootSeed, signal: AbortSignal): Promise<KubeObject | undefined> {
-  return await seed.api.find<KubeObject>({ path: namespacePath(seed.namespace.name), signal });
-}
 
 /** Marks the namespace as this move's. @throws ClaimedError, or ApiError when there is none. */
 export async function claimNamespace(seed: ShootSeed, move: string, signal: AbortSignal): Promise<void> {
@@ -35,7 +30,7 @@ export async function releaseNamespace(seed: ShootSeed, move: string, signal: Ab
   if (found === undefined || holderOf(found) !== move) return;
   const { resourceVersion } = found.metadata;
   await merge(seed.api, namespacePath(seed.namespace.name), {
-    metadata: { resourceVersion, annotations: { [CLAIM]: null } },
+    metadata: { resourceVersion, annotations: { [CLAIM]: null, [KNOWN]: null } },
   });
 }
 

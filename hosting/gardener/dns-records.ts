@@ -29,6 +29,7 @@ const DELETES_WHEN_MIGRATED = "local";
  */
 export function hostedDns(
   { source, destination }: Readonly<Record<Side, DnsRecords>>,
+  isDestinationReachable: (signal: AbortSignal) => Promise<boolean>,
   deadlineMs: number,
 ): HostedDns {
   return {
@@ -48,8 +49,13 @@ export function hostedDns(
     },
     async replace(from, to, signal) {
       const waits = { deadlineMs, signal };
-      const sides = [source, destination].map((side) => async () => await side.replace(from, to, waits));
-      const counts = await eachDespiteOthers(sides);
+      const there = async (): Promise<number> => {
+        // One that is lost must not keep the name at it; what it may have is handed over again.
+        const isSources = (await source.read(signal)).size > 0;
+        if (isSources && !(await isDestinationReachable(signal))) return 0;
+        return await destination.replace(from, to, waits);
+      };
+      const counts = await eachDespiteOthers([async () => await source.replace(from, to, waits), there]);
       if (counts.every((count) => count === 0)) throw new RecordTakenError(source.describe(), from, []);
     },
     handOver: async (signal) => await source.handOver(destination, { deadlineMs, signal }),

@@ -1,6 +1,6 @@
 import { converge } from "../../kubernetes/converge.ts";
 import type { Bootstrap } from "../types.ts";
-import { RECONCILE, findEtcd, memberName } from "./druid.ts";
+import { GO_ON, RECONCILE, findEtcd, isHeeded, isHeldOff, memberName } from "./druid.ts";
 import type { Etcd } from "./druid.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
@@ -34,15 +34,17 @@ export async function startMember(
   await converge<Etcd>(
     to.api,
     `${path}/${name}`,
-    ({ spec }) => {
+    (etcd) => {
+      const { spec } = etcd;
       const peerURLs = spec.etcd.additionalAdvertisedURLs?.peerURLs;
       const members = peerURLs?.members ?? [];
-      if (spec.replicas > ordinal && members.some((member) => member.memberName === bootstrap.name))
-        return undefined;
+      const isMember = members.some((member) => member.memberName === bootstrap.name);
+      if (spec.replicas > ordinal && isMember && isHeeded(etcd)) return undefined;
       const own = { memberName: bootstrap.name, urls: [bootstrap.peerUrl] };
       const others = members.filter((member) => member.memberName !== bootstrap.name);
       return {
-        metadata: { annotations: RECONCILE },
+        // An attempt that took a member away may have died before it let druid go on.
+        metadata: { annotations: isHeldOff(etcd) ? GO_ON : RECONCILE },
         spec: {
           replicas: Math.max(spec.replicas, ordinal + 1),
           etcd: {

@@ -1,17 +1,13 @@
 import { converge } from "../../kubernetes/converge.ts";
 import { awaitObjects, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
-import { RECONCILE, findEtcd, memberName } from "./druid.ts";
+import { GO_ON, HOLD_OFF, findEtcd, isHeldOff, memberName } from "./druid.ts";
 import type { Etcd } from "./druid.ts";
 import { etcds } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { deleteObject } from "./operations.ts";
 import type { Waits } from "./operations.ts";
 import { podOf } from "./peers.ts";
-
-/** Take druid's hands off an Etcd, and let others change what it made (api/core/v1alpha1/constants.go). */
-const SUSPEND = "druid.gardener.cloud/suspend-etcd-spec-reconcile";
-const UNPROTECT = "druid.gardener.cloud/disable-etcd-component-protection";
 
 /**
  * Stops the members from `keep` upward and deletes their data. An Etcd's replicas can only be raised or set to none
@@ -38,27 +34,26 @@ async function lower(seed: ShootSeed, etcd: Etcd, keep: number, { signal }: Wait
   const { name } = etcd.metadata;
   const path = `${etcds(seed.namespace.name)}/${name}`;
   const workload = await seed.namespace.workload("statefulsets", name, signal);
-  if (etcd.spec.replicas <= keep && (workload?.spec.replicas ?? 0) <= keep) return;
-  const held = { metadata: { annotations: { [SUSPEND]: "true", [UNPROTECT]: "true" } } };
-  await converge<Etcd>(
-    seed.api,
-    path,
-    ({ metadata }) => (metadata.annotations?.[SUSPEND] === undefined ? held : undefined),
-    signal,
-  );
+  // Where an attempt has held druid off and died, the replicas may be none for the moment.
+  const isFewEnough = !isHeldOff(etcd) && etcd.spec.replicas <= keep;
+  if (isFewEnough && (workload?.spec.replicas ?? 0) <= keep) return;
+  const held = { metadata: { annotations: HOLD_OFF } };
+  await converge<Etcd>(seed.api, path, (found) => (isHeldOff(found) ? undefined : held), signal);
   if ((workload?.spec.replicas ?? 0) > keep) await seed.namespace.scale("statefulsets", name, keep, signal);
   const kept = new Set(
     Array.from({ length: keep }, (_, ordinal) =>
       memberName(etcd.spec.memberNamePrefix, podOf(name, ordinal)),
     ),
   );
+  // A later attempt that begins anew with a greater number raises nothing.
+  const left = Math.min(keep, workload?.spec.replicas ?? keep);
   // Through none: the CRD allows no other way down, and druid does not look.
-  for (const replicas of [0, keep]) {
+  for (const replicas of [0, left]) {
     await converge<Etcd>(
       seed.api,
       path,
       ({ spec }) => {
-        if (spec.replicas === keep) return undefined;
+        if (spec.replicas === left) return undefined;
         const { peerURLs } = spec.etcd.additionalAdvertisedURLs ?? {};
         const all = peerURLs?.members ?? [];
         const members = all.filter(({ memberName: member }) => kept.has(member));
@@ -73,12 +68,10 @@ async function lower(seed: ShootSeed, etcd: Etcd, keep: number, { signal }: Wait
 }
 
 async function resume(seed: ShootSeed, name: string, signal: AbortSignal): Promise<void> {
-  const annotations = { [SUSPEND]: null, [UNPROTECT]: null, ...RECONCILE };
   await converge<Etcd>(
     seed.api,
     `${etcds(seed.namespace.name)}/${name}`,
-    ({ metadata }) =>
-      metadata.annotations?.[SUSPEND] === undefined ? undefined : { metadata: { annotations } },
+    (found) => (isHeldOff(found) ? { metadata: { annotations: GO_ON } } : undefined),
     signal,
   );
 }

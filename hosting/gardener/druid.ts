@@ -11,6 +11,23 @@ import type { Operated, Waits } from "./operations.ts";
 /** Asks druid to act on a changed spec, where it does not do so by itself; druid takes it away (constants.go). */
 export const RECONCILE = { "druid.gardener.cloud/operation": "reconcile" };
 
+/** Take druid's hands off an Etcd, and let others change what it made (constants.go). */
+const SUSPEND = "druid.gardener.cloud/suspend-etcd-spec-reconcile";
+const UNPROTECT = "druid.gardener.cloud/disable-etcd-component-protection";
+export const HOLD_OFF = { [SUSPEND]: "true", [UNPROTECT]: "true" };
+export const GO_ON = { [SUSPEND]: null, [UNPROTECT]: null, ...RECONCILE };
+
+export function isHeldOff({ metadata }: Etcd): boolean {
+  return metadata.annotations?.[SUSPEND] !== undefined;
+}
+
+/** Whether druid has acted on the spec as it is, or is asked to: a request may go with the work that was under way. */
+export function isHeeded(etcd: Etcd): boolean {
+  const { metadata, status } = etcd;
+  const isAsked = Object.keys(RECONCILE).every((name) => metadata.annotations?.[name] !== undefined);
+  return !isHeldOff(etcd) && (isAsked || status?.observedGeneration === metadata.generation);
+}
+
 interface SecretRef {
   readonly name: string;
   readonly dataKey?: string;
@@ -139,10 +156,12 @@ export async function advertise(
   await converge<Etcd>(
     seed.api,
     `${path}/${name}`,
-    ({ spec }) => {
+    (etcd) => {
+      const { spec } = etcd;
       const peerURLs = urls && peerUrlsOf(spec.memberNamePrefix, urls);
       const found = spec.etcd.additionalAdvertisedURLs?.peerURLs;
-      if (JSON.stringify(found && normal(found)) === JSON.stringify(peerURLs)) return undefined;
+      const isSame = JSON.stringify(found && normal(found)) === JSON.stringify(peerURLs);
+      if (isSame && isHeeded(etcd)) return undefined;
       const additionalAdvertisedURLs = peerURLs ? { peerURLs } : null;
       return { metadata: { annotations: RECONCILE }, spec: { etcd: { additionalAdvertisedURLs } } };
     },

@@ -26,13 +26,20 @@ interface Found {
 }
 
 /**
- * Makes the controllers of another seed responsible for the infrastructure: each resource is let go of here
- * (`migrate`), then taken over there with the state that this side has left in it (`restore`). Deletes nothing.
+ * Makes the controllers of `to` responsible for the infrastructure: each resource is let go of at `from` (`migrate`), then
+ * taken over at `to` with the state that `from` has left in it (`restore`). Deletes nothing. Goes the way back from any
+ * point of the way there.
  */
 export async function handOverExtensions(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<void> {
-  for (const { path, kind, object } of await all(from, waits.signal)) {
-    const { name } = object.metadata;
-    if (!(await isTaken(to, path, name, waits.signal))) {
+  for (const { path, kind, name } of await namesIn([from, to], waits.signal)) {
+    const find = async ({ api }: ShootSeed) =>
+      await api.find<Operated>({ path: `${path}/${name}`, signal: waits.signal });
+    const [here, there] = [standingOf(await find(from)), standingOf(await find(to))];
+    if (there === "settled") continue;
+    if (there === "leaving" && here === "waiting") {
+      // It has never come to `from`: the state is that of `to` still.
+      await deleteObject(from.api, { path, name }, waits);
+    } else if (there !== "arriving") {
       const left = await operate(from.api, { path, name }, "migrate", waits);
       await take(to, path, kind, left, waits);
     }
@@ -40,13 +47,34 @@ export async function handOverExtensions(from: ShootSeed, to: ShootSeed, waits: 
   }
 }
 
-/** Whether the other side has it, or has been given all that it needs to take it. */
-async function isTaken(to: ShootSeed, path: string, name: string, signal: AbortSignal): Promise<boolean> {
-  const object = await to.api.find<Operated>({ path: `${path}/${name}`, signal });
+interface Named {
+  readonly path: string;
+  readonly kind: string;
+  readonly name: string;
+}
+
+/** The resources that at least one of the seeds has. */
+async function namesIn(seeds: readonly ShootSeed[], signal: AbortSignal): Promise<readonly Named[]> {
+  const found = await Promise.all(seeds.map(async (seed) => await all(seed, signal)));
+  const named = found.flat().map(({ path, kind, object }) => ({ path, kind, name: object.metadata.name }));
+  return [...new Map(named.map((each) => [`${each.path}/${each.name}`, each])).values()];
+}
+
+/** Without this a controller would begin at once, and make new infrastructure (constants, wait-for-state). */
+const WAIT_FOR_STATE = "wait-for-state";
+
+/**
+ * Where a resource stands in one seed: it is not there, or waits for the other seed's state; its controller lets go of it,
+ * or has; is to take it over, or has; or has never been asked for either, or has gone on since.
+ */
+function standingOf(object: Operated | undefined): "waiting" | "leaving" | "arriving" | "settled" {
+  const asked = object?.metadata.annotations?.[OPERATION];
   const last = object?.status?.lastOperation?.type;
-  return (
-    object?.metadata.annotations?.[OPERATION] === "restore" || (last !== undefined && last !== "Migrate")
-  );
+  if (object === undefined || (asked === WAIT_FOR_STATE && last === undefined)) return "waiting";
+  if (asked === "migrate") return "leaving";
+  if (asked === "restore") return "arriving";
+  if (last === "Migrate") return "leaving";
+  return last === "Restore" ? "arriving" : "settled";
 }
 
 async function take(
@@ -56,8 +84,7 @@ async function take(
   { metadata: { name, labels }, spec, status = {} }: Operated,
   { signal }: Waits,
 ): Promise<void> {
-  // Without this its controller would begin at once, and make new infrastructure (constants, wait-for-state).
-  const annotations = { [OPERATION]: "wait-for-state" };
+  const annotations = { [OPERATION]: WAIT_FOR_STATE };
   const metadata = { name, labels, annotations };
   const body = { apiVersion: "extensions.gardener.cloud/v1alpha1", kind, metadata, spec };
   try {

@@ -1,28 +1,22 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { startController } from "../statefulset/controllers.ts";
 import { fresh } from "../claim.ts";
+import { isReachable } from "../reachable.ts";
 import type { Claim } from "../claim.ts";
 import type { Hosting, MemberAddress, Side } from "../types.ts";
 import { bucketOf, handOverBackups, takeSnapshot } from "./backups.ts";
 import { copyNamespace } from "./carry-over.ts";
-import {
-  claimNamespace,
-  clearNamespace,
-  makeNamespace,
-  mayClear,
-  namespaceOf,
-  releaseNamespace,
-} from "./clear.ts";
+import { claimNamespace, clearNamespace, makeNamespace, mayClear, releaseNamespace } from "./clear.ts";
 import { DnsRecords, hostedDns } from "./dns-records.ts";
 import { startMember } from "./druid-join.ts";
 import { stopMembers } from "./druid-stop.ts";
 import { advertise, advertises, credentialsOf, findEtcd, innerPeerUrls } from "./druid.ts";
 import { handOverExtensions } from "./extensions.ts";
 import { MEMBERS, inspect } from "./inspect.ts";
-import { copyMachines } from "./machines.ts";
+import { handOverMachines } from "./machines.ts";
 import { readRoundTrips } from "../../etcd/membership/round-trip.ts";
 import { metricsOf } from "./metrics.ts";
-import { API_SERVER, CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
+import { API_SERVER, CONTROLLERS, OTHER_CONTROLLERS, VPN_PORT, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import { ShootNamespace } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
@@ -30,8 +24,6 @@ import { exposeMembers, exposedClientUrls, hideMembers, podOf } from "./peers.ts
 import { persistSecrets } from "./shoot-state.ts";
 import { GardenShoot } from "./shoot.ts";
 import { addressOf, awaitMember, fence, ingressOf, requireStopped, startEither } from "./workloads.ts";
-
-const REACHABLE_MS = 5_000;
 
 /** A Shoot whose control plane gardenlets of two seeds run, one after the other. */
 export function createGardenerHosting(
@@ -56,8 +48,13 @@ export function createGardenerHosting(
     source: new DnsRecords(source, layout.shoot),
     destination: new DnsRecords(destination, layout.shoot),
   };
-  const dns = hostedDns(records, layout.deadlineMs);
   const waits = (signal: AbortSignal) => ({ deadlineMs: layout.deadlineMs, signal });
+
+  const dns = hostedDns(
+    records,
+    async (signal) => await isReachable(servers.destination, signal),
+    layout.deadlineMs,
+  );
 
   /** The same on both sides; the source may be cut off, or cleared, when the destination asks. */
   const credentials = async (etcd: string, signal: AbortSignal) => {
@@ -89,15 +86,7 @@ export function createGardenerHosting(
     promotesByItself: true,
     inspect: async (signal) => await inspect({ shoot, at, layout }, signal),
 
-    async isReachable(side, signal) {
-      try {
-        const { status } = await servers[side].request({ path: "/readyz", timeoutMs: REACHABLE_MS, signal });
-        return status === 200;
-      } catch {
-        signal.throwIfAborted();
-        return false;
-      }
-    },
+    isReachable: async (side, signal) => await isReachable(servers[side], signal),
 
     async claim(signal) {
       await shoot.claim(signal);
@@ -201,13 +190,12 @@ export function createGardenerHosting(
     fenceControllers: async (side, signal) => await fence(at[side], signal),
     async startControllers(side, signal) {
       const [from, to] = side === "destination" ? [source, destination] : [destination, source];
-      // Not before the machines are known: those without a Machine would be deleted.
       await requireStopped(from, signal);
-      if ((await namespaceOf(from, signal)) !== undefined) {
-        await handOverExtensions(from, to, waits(signal));
-        await copyMachines(from, to, waits(signal));
-      }
-      for (const name of CONTROLLERS.toReversed()) await startController(to.namespace, name, signal);
+      await handOverExtensions(from, to, waits(signal));
+      await handOverMachines(at, { side, move }, waits(signal));
+      const others = side === "destination" ? OTHER_CONTROLLERS : [];
+      for (const name of [...others, ...CONTROLLERS.toReversed()])
+        await startController(to.namespace, name, signal);
       if (side === "destination")
         await shoot.mark(
           "MigrateExtensionsNeededBeforeKubeAPIServer",

@@ -1,8 +1,8 @@
 import type { Inspection, Side } from "../types.ts";
-import { namespaceOf } from "./clear.ts";
 import { canOverrideUrls, inspectEtcd } from "./druid.ts";
 import { API_SERVER, CONTROLLERS, VPN_SERVER } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
+import { namespaceOf } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
 import type { GardenShoot } from "./shoot.ts";
 

@@ -1,9 +1,12 @@
 import { converge } from "../../kubernetes/converge.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
+import { merge } from "../../kubernetes/objects.ts";
 import { machines } from "./names.ts";
+import { namespaceOf, namespacePath } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { deleteObject, listOrNone } from "./operations.ts";
 import type { Operated, Waits } from "./operations.ts";
+import type { Side } from "../types.ts";
 
 /** Owners come first: what is made after them names them. */
 const KINDS = [
@@ -28,20 +31,43 @@ export class MachinesDifferError extends Error {
   override readonly name = "MachinesDifferError";
 }
 
+/** On the destination's namespace: the side that knows all machines, and the move that has brought them there. */
+export const KNOWN = "rehome.dev/knows-machines";
+
+/**
+ * Brings the machines to a side, once each way, before its controllers begin: a copy of a side that was never told all, or
+ * that others have overtaken since, would lack some, and virtual machines without a Machine are deleted.
+ */
+export async function handOverMachines(
+  { source, destination }: Readonly<Record<Side, ShootSeed>>,
+  { side, move }: { readonly side: Side; readonly move: string },
+  waits: Waits,
+): Promise<void> {
+  const namespace = await namespaceOf(destination, waits.signal);
+  // Without it nothing has been brought there.
+  if (namespace === undefined) return;
+  const { resourceVersion, annotations } = namespace.metadata;
+  const known = annotations?.[KNOWN];
+  if (known === `${side} ${move}`) return;
+  if (side === "destination") await copyMachines(source, destination, waits);
+  else if (known === `destination ${move}`) await copyMachines(destination, source, waits);
+  await merge(destination.api, namespacePath(destination.namespace.name), {
+    metadata: { resourceVersion, annotations: { [KNOWN]: `${side} ${move}` } },
+  });
+}
+
 /**
  * Makes one side's machines known at the other, so that the machine controller there finds every virtual machine that
  * there is. Both machine controllers must be stopped. Machines that only the other side knows are gone here, and are
  * taken away there, without their virtual machines being touched.
  * @throws MachinesDifferError when the sides do not name the same virtual machines in the end.
  */
-export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<number> {
+async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<void> {
   const uids = new Map<string, string>();
   for (const [resource, kind] of KINDS) {
     const path = machines(from.namespace.name, resource);
     const known = async ({ api }: ShootSeed) => await listOrNone<MachineObject>(api, path, waits.signal);
     const [here, there] = [await known(from), await known(to)];
-    if (kind === "Machine" && here.length === 0 && there.length > 0)
-      throw new MachinesDifferError(`${from.api.name} knows no machines, ${to.api.name} ${there.length}`);
     for (const object of here)
       uids.set(`${kind}/${object.metadata.name}`, await copy(to, path, kind, object, uids, waits));
     const names = new Set(here.map(({ metadata }) => metadata.name));
@@ -54,7 +80,6 @@ export async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits)
       `${from.api.name} knows the machines ${here.join(", ")}, ${to.api.name} ${there.join(", ")}`,
     );
   }
-  return here.length;
 }
 
 async function copy(

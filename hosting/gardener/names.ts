@@ -42,6 +42,9 @@ export const CONTROLLERS = [
   "gardener-resource-manager",
 ] as const;
 
+/** They lead one another by a Lease in the control plane itself, so they may run in both seeds. */
+export const OTHER_CONTROLLERS = ["kube-controller-manager", "kube-scheduler"] as const;
+
 export const garden = (project: string, resource: string): string =>
   `/apis/core.gardener.cloud/v1beta1/namespaces/${project}/${resource}`;
 export const seedsOfGarden = "/apis/core.gardener.cloud/v1beta1/seeds";

@@ -1,6 +1,7 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge, retryConflicts } from "../../kubernetes/converge.ts";
 import { merge } from "../../kubernetes/objects.ts";
+import type { KubeObject } from "../../kubernetes/objects.ts";
 import { noting } from "../claim.ts";
 import { SeedNamespace } from "../statefulset/seed.ts";
 import type { Workload } from "../statefulset/seed.ts";
@@ -25,4 +26,13 @@ export interface ShootSeed {
   readonly api: ApiServer;
   readonly name: string;
   readonly namespace: ShootNamespace;
+}
+
+export const namespacePath = (name: string) => `/api/v1/namespaces/${name}`;
+
+export async function namespaceOf(
+  { api, namespace }: ShootSeed,
+  signal: AbortSignal,
+): Promise<KubeObject | undefined> {
+  return await api.find<KubeObject>({ path: namespacePath(namespace.name), signal });
 }

@@ -3,6 +3,7 @@ import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge, retryConflicts } from "../../kubernetes/converge.ts";
 import { awaitObject, list, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { pause } from "../../kubernetes/wait.ts";
 import { CONFIRM_DELETION, OPERATION, OPERATION_TIMESTAMP } from "./names.ts";
 
 export interface Condition {
@@ -42,6 +43,7 @@ export interface Waits {
 
 export type Operation = "migrate" | "restore" | "reconcile";
 
+const ASK_AGAIN_MS = 1_000;
 const LAST_OPERATION = { migrate: "Migrate", restore: "Restore" } as const;
 
 /** A controller has given up: its last operation is `Failed`, which it does not try again by itself. */
@@ -88,18 +90,13 @@ export async function operate(
   { deadlineMs, signal }: Waits,
   change: (object: Operated) => object | undefined = () => undefined,
 ): Promise<Operated> {
-  await converge<Operated>(
-    api,
-    `${path}/${name}`,
-    (object) => {
-      const wanted = change(object);
-      const inFlight = object.metadata.annotations?.[OPERATION] === operation;
-      if (wanted === undefined && (inFlight || isDone(object, operation) === true)) return undefined;
-      const annotations = { [OPERATION]: operation, [OPERATION_TIMESTAMP]: new Date().toISOString() };
-      return { ...wanted, metadata: { annotations } };
-    },
-    signal,
-  );
+  const ask = (object: Operated) => {
+    const wanted = change(object);
+    const inFlight = object.metadata.annotations?.[OPERATION] === operation;
+    if (wanted === undefined && (inFlight || isDone(object, operation) === true)) return undefined;
+    const annotations = { [OPERATION]: operation, [OPERATION_TIMESTAMP]: new Date().toISOString() };
+    return { ...wanted, metadata: { annotations } };
+  };
   const holds = (object: Operated | undefined) => {
     const last = object?.status?.lastOperation;
     const mine = operation === "reconcile" || last?.type === LAST_OPERATION[operation];
@@ -108,10 +105,19 @@ export async function operate(
       throw new OperationFailedError(
         `${api.name}: ${operation} of ${name} failed: ${last.description ?? ""}`,
       );
-    return isDone(object, operation);
+    // A controller takes the request away with which it began, and with it the one that was made meanwhile.
+    const isLost = !mine && idle && (last?.state === "Succeeded" || last?.state === "Failed");
+    return isLost || isDone(object, operation);
   };
   const what = `${name} has been asked to ${operation} and did (${api.name})`;
-  return (await awaitObject<Operated>(api, { path, name }, holds, { what, deadlineMs, signal }))!;
+  const end = performance.now() + deadlineMs;
+  for (;;) {
+    await converge<Operated>(api, `${path}/${name}`, ask, signal);
+    const options = { what, deadlineMs: Math.max(0, Math.ceil(end - performance.now())), signal };
+    const found = (await awaitObject<Operated>(api, { path, name }, holds, options))!;
+    if (isDone(found, operation) === true) return found;
+    await pause(ASK_AGAIN_MS, signal);
+  }
 }
 
 /**

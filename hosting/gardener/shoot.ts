@@ -202,7 +202,10 @@ export class GardenShoot {
     const found: string[] = [];
     const { status = {}, spec } = shoot;
     const holder = holderOf(shoot);
-    if (holder !== undefined) found.push(`${this.#what} is claimed by the move ${holder}: wait for its end`);
+    if (holder !== undefined)
+      found.push(
+        `${this.#what} is claimed by the move ${holder}: wait for its end; reset it where it was terminated`,
+      );
     if (spec.seedName !== seeds.source || status.seedName !== seeds.source)
       found.push(
         `${this.#what} is on ${status.seedName} and bound to ${spec.seedName}, not on ${seeds.source}`,

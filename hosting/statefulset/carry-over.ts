@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { apply, list } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import type { CarriedOver } from "../types.ts";
 import { EPOCH } from "../claim.ts";
-import { EXPOSED } from "./members.ts";
+import { requireSameSecrets } from "../secrets.ts";
+import { BOOTSTRAP, EXPOSED } from "./members.ts";
 import { REPLICAS } from "./seed.ts";
 import type { SeedNamespace } from "./seed.ts";
 
@@ -23,6 +23,8 @@ interface Kind {
   readonly kind: string;
   /** The object as it is made at the destination: without what the source's servers have put in. */
   readonly adapt: (object: Carried) => object;
+  /** Made once and never changed: it lives a life of its own from then on. */
+  readonly once?: true;
 }
 
 const whole = ({ metadata: _m, ...rest }: Carried) => rest;
@@ -37,7 +39,7 @@ const KINDS: readonly Kind[] = [
   },
   { resource: "secrets", group: "/api/v1", apiVersion: "v1", kind: "Secret", adapt: whole },
   { resource: "configmaps", group: "/api/v1", apiVersion: "v1", kind: "ConfigMap", adapt: configMap },
-  { resource: "services", group: "/api/v1", apiVersion: "v1", kind: "Service", adapt: service },
+  { resource: "services", group: "/api/v1", apiVersion: "v1", kind: "Service", adapt: service, once: true },
   {
     resource: "roles",
     group: "/apis/rbac.authorization.k8s.io/v1",
@@ -65,6 +67,7 @@ const KINDS: readonly Kind[] = [
     apiVersion: "apps/v1",
     kind: "StatefulSet",
     adapt: workload,
+    once: true,
   },
   {
     resource: "deployments",
@@ -72,11 +75,13 @@ const KINDS: readonly Kind[] = [
     apiVersion: "apps/v1",
     kind: "Deployment",
     adapt: workload,
+    once: true,
   },
 ];
 
 /**
- * Makes every object of the control plane at the destination as it is at the source, workloads with no replicas.
+ * Makes every object of the control plane at the destination as it is at the source, workloads with no replicas. Done again,
+ * it brings what has changed since.
  * @returns counts, and the digest of the Secrets, which was the same on both sides.
  */
 export async function carryOver(
@@ -87,14 +92,14 @@ export async function carryOver(
 ): Promise<CarriedOver> {
   const labels = { [CONTROL_PLANE]: controlPlane };
   let objects = 0;
-  for (const { resource, group, apiVersion, kind, adapt } of KINDS) {
+  for (const { resource, group, apiVersion, kind, adapt, once } of KINDS) {
     const path = (seed: SeedNamespace) => `${group}/namespaces/${seed.name}/${resource}`;
     const { items } = await list<Carried>(source.api, { path: path(source), labels }, signal);
     for (const item of items) {
       objects++;
-      // What runs there already must not be stopped by an attempt that comes late.
       const own = `${path(destination)}/${item.metadata.name}`;
-      if (adapt === workload && (await destination.api.find({ path: own, signal })) !== undefined) continue;
+      const isKept = once ?? (kind === "ConfigMap" && isBootstrap(item));
+      if (isKept && (await destination.api.find({ path: own, signal })) !== undefined) continue;
       await apply(destination.api, path(destination), {
         ...adapt(item),
         apiVersion,
@@ -103,30 +108,22 @@ export async function carryOver(
       });
     }
   }
-  const [ours, theirs] = await Promise.all([
-    digestOf(source, labels, signal),
-    digestOf(destination, labels, signal),
-  ]);
-  if (ours.digest !== theirs.digest) {
-    throw new Error(
-      `the Secrets of ${destination.name} at ${destination.api.name} are not those of ${source.api.name}: ${theirs.count} and ${ours.count} of them`,
-    );
-  }
-  return { secrets: ours.count, objects, digest: ours.digest };
+  const ours = await secretsOf(source, labels, signal);
+  const where = `between ${source.name} at ${source.api.name} and ${destination.name} at ${destination.api.name}`;
+  const digest = requireSameSecrets(ours, await secretsOf(destination, labels, signal), where);
+  return { secrets: ours.length, objects, digest };
 }
 
-async function digestOf(seed: SeedNamespace, labels: Readonly<Record<string, string>>, signal: AbortSignal) {
-  const { items } = await list<Carried>(seed.api, { path: seed.core("secrets"), labels }, signal);
-  const contents = items.map(({ metadata: { name }, data = {} }) => [
-    name,
-    Object.entries(data).toSorted(([a], [b]) => (a < b ? -1 : 1)),
-  ]);
-  const text = JSON.stringify(contents.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
-  return { count: items.length, digest: createHash("sha256").update(text).digest("hex") };
+async function secretsOf(
+  seed: SeedNamespace,
+  labels: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<readonly Carried[]> {
+  return (await list<Carried>(seed.api, { path: seed.core("secrets"), labels }, signal)).items;
 }
 
 /** What the move has exposed at the source is what the destination is to have for good, so its mark stays behind. */
-function isKept(annotation: string): boolean {
+function goesAlong(annotation: string): boolean {
   return (
     annotation !== EXPOSED &&
     annotation !== EPOCH &&
@@ -135,7 +132,7 @@ function isKept(annotation: string): boolean {
 }
 
 function metadata({ metadata: { name, labels, annotations = {} }, spec }: Carried, namespace: string) {
-  const kept = Object.entries(annotations).filter(([key]) => isKept(key));
+  const kept = Object.entries(annotations).filter(([key]) => goesAlong(key));
   const replicas = spec?.["replicas"];
   return {
     name,
@@ -154,8 +151,12 @@ function specOnly({ spec }: Carried) {
 }
 
 /** What members start with is written when they join. */
-function configMap({ metadata: { name }, data }: Carried) {
-  return { data: name.endsWith("-bootstrap") ? {} : data };
+function configMap(object: Carried) {
+  return { data: isBootstrap(object) ? {} : object.data };
+}
+
+function isBootstrap(object: Carried): boolean {
+  return object.metadata.name.endsWith(BOOTSTRAP);
 }
 
 function workload({ spec }: Carried) {

@@ -3,6 +3,7 @@ import type { ApiServer, Permit } from "../../kubernetes/api-server.ts";
 import { awaitObject, removeObject } from "../../kubernetes/objects.ts";
 import { CLAIM, EPOCH, fresh, holderOf } from "../claim.ts";
 import type { Claim } from "../claim.ts";
+import { isReachable } from "../reachable.ts";
 import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
@@ -38,7 +39,6 @@ export interface StatefulSetLayout {
 
 const MEMBERS = 3;
 const CLIENT_PORT = 2379;
-const REACHABLE_MS = 5_000;
 
 /**
  * A control plane made of StatefulSets, Deployments, Services, Secrets and Leases in one namespace. Its objects carry
@@ -79,7 +79,7 @@ export function createStatefulSetHosting(
       const holder = holderOf(here);
       if (holder !== undefined)
         refusals.push(
-          `namespace ${layout.namespace} at ${source.api.name} is claimed by the move ${holder}: wait for its end`,
+          `namespace ${layout.namespace} at ${source.api.name} is claimed by the move ${holder}: wait for its end; reset it where it was terminated`,
         );
       if ((await claims.find(seeds.destination, signal)) !== undefined) {
         refusals.push(
@@ -115,15 +115,7 @@ export function createStatefulSetHosting(
       };
     },
 
-    async isReachable(side, signal) {
-      try {
-        const { status } = await seeds[side].request({ path: "/readyz", timeoutMs: REACHABLE_MS, signal });
-        return status === 200;
-      } catch {
-        signal.throwIfAborted();
-        return false;
-      }
-    },
+    isReachable: async (side, signal) => await isReachable(seeds[side], signal),
 
     async claim(signal) {
       await claims.take(seeds.source, signal);

@@ -26,8 +26,9 @@ interface Secret extends KubeObject {
 /** The Service of one member, which a StatefulSet's pod is selected by. */
 export const podOf = (etcd: string, ordinal: number) => `${etcd}-${ordinal}`;
 
+export const BOOTSTRAP = "-bootstrap";
 /** ConfigMap with one file of ETCD_* settings a pod, which its container reads before it starts etcd. */
-export const bootstrapOf = (etcd: string) => `${etcd}-bootstrap`;
+export const bootstrapOf = (etcd: string) => `${etcd}${BOOTSTRAP}`;
 
 /** @returns undefined when there is no such StatefulSet. */
 export async function inspectEtcd(

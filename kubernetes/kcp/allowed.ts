@@ -1,8 +1,8 @@
 import type { Difference } from "../../etcd/compare.ts";
 import type { Key } from "../../etcd/keys.ts";
-import { tokenWithoutAuthority, withoutAnnotation } from "./stored-parts.ts";
+import { quotaWithoutStatus, tokenWithoutAuthority, withoutAnnotation } from "./stored-parts.ts";
 
-const QUOTAS = "/core/resourcequotas/";
+const QUOTAS = /\/core\/resourcequotas\/[^/]+\/[^/]+\/[^/]+$/;
 const SECRETS = /\/core\/secrets\/[^/]+\/[^/]+\/[^/]+$/;
 const ROLES = /\/rbac\.authorization\.k8s\.io\/(clusterroles|clusterrolebindings)\/[^/]+\/[^/]+$/;
 /**
@@ -13,12 +13,39 @@ const ROLES = /\/rbac\.authorization\.k8s\.io\/(clusterroles|clusterrolebindings
 const REPLICATE = "internal.kcp.io/replicate";
 const ROOT_CA = /\/core\/configmaps\/[^/]+\/[^/]+\/kube-root-ca\.crt$/;
 
-/** kcp's own objects whose status, or these fields of it, every shard that has them writes. */
-const WRITTEN = [
+/**
+ * Labels for the providers that an object is claimed by. Each shard's controller sets them, and the destination's may be
+ * quicker for an object that has just been made (kcp v0.32.3, pkg/reconciler/apis/permissionclaimlabel).
+ */
+const CLAIMED = "claimed.internal.apis.kcp.io/";
+/** What the shard that has an APIExport writes to those of its bindings that it has (pkg/reconciler/apis/extraannotationsync). */
+const EXTRA = "extra.apis.kcp.io/";
+/**
+ * What a claim may leave empty. kcp stores an APIBinding with these or without, by whether its spec or its status was
+ * written last: defaults put them in, and admission takes them out of the part that is written
+ * (pkg/admission/apibinding: `omitempty`). API servers put them in when they read, so nobody sees the difference.
+ */
+const MAY_BE_EMPTY = ["group", "identityHash"];
+
+interface Written {
+  readonly of: RegExp;
+  /** Of the status. */
+  readonly fields: readonly string[];
+  /** Those of this prefix. */
+  readonly annotations?: string;
+  /** Lists of permission claims in spec and status, see {@link MAY_BE_EMPTY}. */
+  readonly claims?: readonly string[];
+  readonly what: string;
+}
+
+/** kcp's own objects, and what of them every shard that has them writes. */
+const WRITTEN: readonly Written[] = [
   {
     of: /\/apis\.kcp\.io\/apibindings\//,
     fields: ["conditions"],
-    what: "conditions and claim labels of APIBinding are",
+    annotations: EXTRA,
+    claims: ["permissionClaims", "appliedPermissionClaims", "exportPermissionClaims"],
+    what: "conditions, claim labels and extra annotations of APIBinding are",
   },
   {
     of: /\/apis\.kcp\.io\/apiexportendpointslices\//,
@@ -38,7 +65,8 @@ const WRITTEN = [
  */
 export function allowedDifference({ key, origin, destination }: Difference): string | undefined {
   if (!origin || !destination) return undefined;
-  if (key.includes(QUOTAS)) return "status of ResourceQuota is counted by the destination";
+  if (QUOTAS.test(key) && isAlike(origin.value, destination.value, quotaWithoutStatus))
+    return "status of ResourceQuota is counted by the destination";
   if (ROOT_CA.test(key)) return "kube-root-ca.crt holds the certificate authority of the shard";
   if (SECRETS.test(key) && isAlike(origin.value, destination.value, tokenWithoutAuthority))
     return "ca.crt of a service account's token holds the certificate authority of the shard";
@@ -52,9 +80,18 @@ export function allowedDifference({ key, origin, destination }: Difference): str
  */
 export function writtenByShard(key: Key, one: Buffer, another: Buffer): string | undefined {
   const written = WRITTEN.find(({ of }) => of.test(key));
-  if (written && isAlike(one, another, (value) => withoutStatus(value, written.fields))) return written.what;
+  if (written && isAlike(one, another, (value) => withoutWritten(value, written))) return written.what;
   const isRole = ROLES.test(key) && isAlike(one, another, (value) => withoutAnnotation(value, REPLICATE));
   return isRole ? `annotation ${REPLICATE} is` : undefined;
+}
+
+interface Stored {
+  readonly metadata?: Readonly<Record<string, unknown>> & {
+    readonly labels?: object;
+    readonly annotations?: object;
+  };
+  readonly spec?: object;
+  readonly status?: Readonly<Record<string, unknown>>;
 }
 
 /** @param of what is to be compared; undefined when a value cannot be read. */
@@ -63,29 +100,41 @@ function isAlike(one: Buffer, another: Buffer, of: (value: Buffer) => string | u
   return left !== undefined && left === of(another);
 }
 
-function withoutStatus(value: Buffer, fields: readonly string[]): string | undefined {
+function withoutWritten(value: Buffer, { fields, annotations, claims = [] }: Written): string | undefined {
   // Custom resources are JSON, unless they are encrypted.
   if (!value.toString("latin1", 0, 1).startsWith("{")) return undefined;
-  const { metadata, spec, status } = JSON.parse(value.toString()) as {
-    metadata?: Record<string, unknown>;
-    spec?: unknown;
-    status?: Record<string, unknown>;
-  };
+  const { metadata, spec, status } = JSON.parse(value.toString()) as Stored;
   const left = { ...status, ...Object.fromEntries(fields.map((field) => [field, null])) };
-  const labels = withoutClaims(metadata?.["labels"] ?? {});
-  // What kcp's controllers write to the status may count as a generation, with the same spec.
-  const named = { ...metadata, managedFields: null, generation: null, labels };
-  return JSON.stringify([sorted(named), spec, sorted(left)]);
+  const named = {
+    ...metadata,
+    managedFields: null,
+    // What kcp's controllers write to the status may count as a generation, with the same spec.
+    generation: null,
+    labels: without(metadata?.labels, CLAIMED),
+    annotations: without(metadata?.annotations, annotations),
+  };
+  return JSON.stringify([sorted(named), withoutEmpty(spec, claims), sorted(withoutEmpty(left, claims))]);
 }
 
-/**
- * Labels for the providers that an object is claimed by. Each shard's controller sets them, and the destination's may be
- * quicker for an object that has just been made (kcp v0.32.3, pkg/reconciler/apis/permissionclaimlabel).
- */
-const CLAIMED = "claimed.internal.apis.kcp.io/";
+/** @param part spec or status, of which the claims are in these fields. */
+function withoutEmpty(part: object | undefined, claims: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(part ?? {}).map(([name, value]: [string, unknown]) => [
+      name,
+      claims.includes(name) && Array.isArray(value) ? value.map(closed) : value,
+    ]),
+  );
+}
 
-function withoutClaims(labels: object): unknown {
-  return sorted(Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith(CLAIMED))));
+function closed(claim: object): unknown {
+  return Object.entries(claim).filter(([name, value]) => value !== "" || !MAY_BE_EMPTY.includes(name));
+}
+
+function without(named: object | null | undefined, prefix?: string): unknown {
+  const names = Object.entries(named ?? {}).filter(
+    ([name]) => prefix === undefined || !name.startsWith(prefix),
+  );
+  return sorted(Object.fromEntries(names));
 }
 
 /** A field that one side lacks must not change the order of the others. */

@@ -23,9 +23,17 @@ const LATE = [
   "apis.kcp.io/apiconversions",
 ];
 
+const LOGICAL_CLUSTERS = ["core.kcp.io/logicalclusters"];
+const EXPORTS = ["apis.kcp.io/apiexports"];
+
 /** Whether a family is that of one of these resources, of custom resources and bound ones too. */
 export function isOneOf(resources: readonly string[], family: string): boolean {
   return resources.some((resource) => family === resource || family.startsWith(`${resource}/`));
+}
+
+/** Whether a family is that of the cluster's own object. */
+export function isLogicalCluster(family: string): boolean {
+  return isOneOf(LOGICAL_CLUSTERS, family);
 }
 
 /** Whether a family waits for the cutover. */
@@ -49,10 +57,15 @@ export function copyStages<R extends { readonly family: string }>(ranges: readon
 }
 
 /**
- * The order of deleting. What other shards cannot resolve while two shards hold it goes first. Then namespaces: while
- * a shard knows one, its controllers give it a new `default` ServiceAccount and `kube-root-ca.crt` as soon as these go.
+ * The order of deleting. What other shards cannot resolve while two shards hold it goes first, and of that APIExports: while a
+ * shard knows one, it gives it a new APIExportEndpointSlice as soon as that goes. Then namespaces: while a shard
+ * knows one, its controllers give it a new `default` ServiceAccount and `kube-root-ca.crt` as soon as these go.
  */
 export function cleanupOrder<R extends { readonly family: string }>(ranges: readonly R[]): R[] {
-  const turnOf = ({ family }: R) => (isLate(family) ? 0 : isOneOf(NAMESPACES, family) ? 1 : 2);
-  return [0, 1, 2].flatMap((turn) => ranges.filter((range) => turnOf(range) === turn));
+  const turnOf = ({ family }: R) => {
+    if (isOneOf(EXPORTS, family)) return 0;
+    if (isLate(family)) return 1;
+    return isOneOf(NAMESPACES, family) ? 2 : 3;
+  };
+  return [0, 1, 2, 3].flatMap((turn) => ranges.filter((range) => turnOf(range) === turn));
 }

@@ -28,6 +28,9 @@ export const ANNOTATION = {
 
 export const PHASE_LABEL = "tenancy.kcp.io/phase";
 
+/** On an object that stands for a cluster which its shard has no more: see {@link standInFor}. */
+const STAND_IN = "rehome.dev/stand-in";
+
 /** Path of a resource of one cluster; `cluster` is an id or, through a front-proxy, a workspace path. */
 export function clusterPath(cluster: string, path: string): string {
   return `/clusters/${encodeURIComponent(cluster).replaceAll("%3A", ":")}${path}`;
@@ -87,4 +90,35 @@ export function withHealing(object: LogicalCluster, shard: string): LogicalClust
     },
     status: { ...clean.status, phase: "Inactive" },
   };
+}
+
+/**
+ * An object for a cluster that the shard has no more, in the state that makes its controller drop the cancelled request
+ * context of this cluster and of no other: it is being deleted and waits for nothing. Without finalizers kcp deletes no
+ * content for it (kcp v0.32.3, logicalcluster_reconcile_phase.go, logicalcluster_resource_deletor.go); phase and label
+ * agree, because the controller otherwise mends these first, and are such that nobody is served.
+ */
+export function standInFor(cluster: string, shard: string): LogicalCluster {
+  const now = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+  return {
+    apiVersion: "core.kcp.io/v1alpha1",
+    kind: "LogicalCluster",
+    metadata: {
+      name: "cluster",
+      uid: crypto.randomUUID(),
+      generation: 1,
+      creationTimestamp: now,
+      deletionTimestamp: now,
+      // With none an update by kcp takes it away, before front-proxies are led back (apiserver, registry/store.go).
+      deletionGracePeriodSeconds: 1,
+      annotations: { [ANNOTATION.cluster]: cluster, [ANNOTATION.shard]: shard, [STAND_IN]: "true" },
+      labels: { [PHASE_LABEL]: "Unavailable" },
+    },
+    spec: {},
+    status: { phase: "Unavailable" },
+  };
+}
+
+export function isStandIn({ metadata }: LogicalCluster): boolean {
+  return metadata.annotations?.[STAND_IN] === "true";
 }

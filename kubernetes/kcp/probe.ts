@@ -47,6 +47,25 @@ export async function hasDeadContext(server: ApiServer, cluster: string): Promis
   return false;
 }
 
+/** The fence `migration` lets the first pass (migratinglogicalcluster.go), and the second may do everything. */
+const THROUGH_FENCE = ["system:kcp:external-logical-cluster-admin", "system:masters"];
+
+/** Whether every replica of a shard answers requests for the cluster, those that its fence `migration` lets through. */
+export async function answersThroughFence(replicas: readonly ApiServer[], cluster: string): Promise<boolean> {
+  const path = clusterPath(cluster, "/api/v1/namespaces?limit=1");
+  for (const replica of replicas) {
+    // As above: one good answer proves nothing.
+    for (let i = 0; i < 4; i++) {
+      const isServed = await replica.request({ path, timeoutMs: 5_000, asGroups: THROUGH_FENCE }).then(
+        ({ status }) => status === 200,
+        (error: unknown) => !isReset(error),
+      );
+      if (!isServed) return false;
+    }
+  }
+  return true;
+}
+
 /** @throws whatever else the error is. */
 function isReset(error: unknown): true {
   if ((error as NodeJS.ErrnoException).code === "ECONNRESET") return true;

@@ -12,6 +12,7 @@ const MANAGED_FIELDS = 17;
 const MAP_KEY = 1;
 /** core/v1 generated.proto. */
 const SECRET = { data: 2, type: 3 };
+const QUOTA = { status: 3 };
 export const TOKEN_TYPE = "kubernetes.io/service-account-token";
 
 /**
@@ -38,6 +39,18 @@ export function tokenWithoutAuthority(value: Buffer): string | undefined {
   return without(
     value,
     ({ number, content }) => number === SECRET.data && keyOf(content) === "ca.crt",
+    () => false,
+  );
+}
+
+/**
+ * A stored ResourceQuota without what is counted of it.
+ * @returns undefined for a value that is stored in another way.
+ */
+export function quotaWithoutStatus(value: Buffer): string | undefined {
+  return without(
+    value,
+    ({ number }) => number === QUOTA.status,
     () => false,
   );
 }

@@ -1,5 +1,5 @@
 import type { WorkflowHandle } from "@temporalio/client";
-import type { WorkerPair } from "./workers.ts";
+import type { WorkerPair } from "../e2e/harness/worker-pair.ts";
 
 /** A fault that has taken effect. */
 export interface Struck {

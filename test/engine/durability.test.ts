@@ -134,3 +134,18 @@ async function untilStarted(handle: Handle, activity: string): Promise<void> {
   };
   await expect.poll(isStarted, { timeout: 20_000 }).toBe(true);
 }
+
+describe("a worker with one slot for transfers", () => {
+  test("follows every move that waits", async () => {
+    await harness.stopWorkers();
+    await harness.startWorkers({ maxTransfers: 1 });
+    const moves = [await harness.start({ gates: ["Cutover"] }), await harness.start({ gates: ["Cutover"] })];
+    for (const { workflowId } of moves) await harness.world.reached(workflowId, "Follow");
+    for (const move of moves) {
+      expect(harness.world.diary(move.workflowId).following).toBe(1);
+      await untilState(move, ({ waitingFor }) => waitingFor === "Cutover");
+      await move.executeUpdate(approveUpdate, { args: [{ gate: "Cutover", by: "ada" }] });
+      await move.result();
+    }
+  });
+});

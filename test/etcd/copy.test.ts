@@ -4,17 +4,17 @@ import { carryLateWrites, settleLateWrite } from "../../etcd/late.ts";
 import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
-import { rangesOf } from "../../etcd/scan.ts";
+import { allRangesOf, rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { pulse, readPosition, settlePosition, tail, writePosition } from "../../etcd/tail.ts";
 import { countKeys, verify } from "../../etcd/verify.ts";
-import { watch } from "../../etcd/watch.ts";
+import { pastDeletions, watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
 import { isEarly } from "../../kubernetes/kcp/families.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { Token } from "../../etcd/token.ts";
-import { Writer } from "../../etcd/writer.ts";
+import { Writer, forEachConcurrently } from "../../etcd/writer.ts";
 import { PREFIX, dump, fill, never, startMove, twoStores } from "./fixture.ts";
 import type { TwoStores } from "./fixture.ts";
 
@@ -339,14 +339,16 @@ describe("following changes", () => {
 
 describe("tombstones", () => {
   it("repeats deletions that a client may not have seen, also after a compaction", async () => {
-    const { ours } = tenants(5);
-    await fill(stores.origin, text(ours));
+    const { ours, foreign } = tenants(5);
+    await fill(stores.origin, text([...ours, ...foreign]));
     await stores.origin.transact([], [remove(ours[0]!)]);
     await compact(stores.origin);
-    await stores.origin.transact([], [remove(ours[1]!), remove(ours[2]!)]);
+    await stores.origin.transact([], [remove(ours[1]!), remove(ours[2]!), remove(foreign[0]!)]);
     await stores.origin.transact([], [put(ours[2]!, "again")]);
     const move = await startMove(stores, CLUSTER);
     const { revision } = await copyAll(move);
+    // The tail's to carry over.
+    await stores.origin.transact([], [remove(ours[3]!)]);
     const from = (await stores.destination.head()) + 1n;
     const count = await writeTombstones(stores.origin, move.writer, {
       cluster: CLUSTER,
@@ -362,11 +364,52 @@ describe("tombstones", () => {
     for await (const changes of watch(stores.destination, { range, from, signal: stop.signal })) {
       for (const { type, entry } of changes) {
         if (entry.modRevision >= end) stop.abort();
-        else seen.push(`${type} ${entry.key}`);
+        else seen.push(`${type} ${entry.key} ${entry.value.toString()}`);
       }
     }
-    expect(seen).toEqual([`Put ${ours[1]}`, `Delete ${ours[1]}`]);
+    expect(seen).toEqual([`Put ${ours[1]} value of ${ours[1]}`, `Delete ${ours[1]} `]);
     expect((await stores.destination.get(ours[1]!)).entry).toBeUndefined();
+  });
+});
+
+describe("past deletions", () => {
+  it("are found all, also where they are more than etcd sends at once, and in families of which nothing is left", async () => {
+    const at = (family: string, name: string) => `${PREFIX}/${family}/${CLUSTER}/default/${name}`;
+    const names = Array.from({ length: 1_300 }, (_, i) => `o-${i}`);
+    const kept = [at("core/configmaps", "stays"), `${PREFIX}/core/secrets/other/default/s`];
+    const gone = [
+      ...names.map((name) => at("core/configmaps", name)),
+      at("core/secrets", "s"),
+      at("vanished.dev/things/customresources", "t"),
+      at(`vanished.dev/others/${IDENTITY}`, "t"),
+      at("zzz.dev/last/customresources", "t"),
+    ];
+    const foreign = [`${PREFIX}/core/configmaps/other/default/cm`, `${PREFIX}/unknown.dev/a/other/b`];
+    await fill(stores.origin, text([...kept, ...gone, ...foreign]));
+    const from = (await stores.origin.head()) + 1n;
+    // One revision each, among those of others.
+    await forEachConcurrently([...gone, ...foreign], 32, async (key) => {
+      await stores.origin.transact([], [put(kept[1]!, key)]);
+      await stores.origin.transact([], [remove(key)]);
+    });
+    const until = await stores.origin.head();
+    await stores.origin.transact([], [remove(kept[0]!)]);
+    const ranges = await allRangesOf(stores.origin, CLUSTER);
+    const found: string[] = [];
+    for await (const { type, entry } of pastDeletions(stores.origin, {
+      ranges,
+      from,
+      until,
+      signal: never,
+    })) {
+      expect(type).toBe("Delete");
+      found.push(entry.key);
+    }
+    // Others' only in a family of which nothing is left.
+    expect(found.toSorted()).toEqual([...gone, foreign[1]!].toSorted());
+    await compact(stores.origin);
+    const compacted = pastDeletions(stores.origin, { ranges, from, until, signal: never });
+    await expect(compacted.next()).rejects.toThrow(CompactedError);
   });
 });
 

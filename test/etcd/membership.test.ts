@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { EtcdCluster } from "../../etcd/membership/cluster.ts";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
+import { readTls } from "../../etcd/membership/member.ts";
 import {
   addLearner,
   moveLeader,
@@ -82,6 +84,29 @@ describe("three members are replaced by three others under writes", () => {
     const proof = await proveEqualHashes(bed.cluster, within(30_000));
     expect(new Set(proof.members)).toEqual(new Set(["s0", "s1", "s2", "d0", "d1"].map((name) => ids[name])));
     expect(await listAlarms(bed.cluster)).toEqual([]);
+    // Of other data another hash.
+    const isOther = async () => (await proveEqualHashes(bed.cluster, within(30_000))).hash !== proof.hash;
+    await vi.waitUntil(isOther, { timeout: 30_000 });
+  });
+
+  test("a voter that holds other data is found", async () => {
+    class OneBehind extends EtcdCluster {
+      override async locate(signal?: AbortSignal) {
+        const located = await super.locate(signal);
+        const first = located.answered.find(({ status }) => !status.learner);
+        const others = located.answered.filter((each) => each !== first);
+        const { member } = first!;
+        const hashKv: typeof member.hashKv = async (revision, options) =>
+          await member.hashKv(revision - 1n, options);
+        return {
+          ...located,
+          answered: [{ ...first!, member: Object.assign(Object.create(member), { hashKv }) }, ...others],
+        };
+      }
+    }
+    const endpoints = [...bed.source, ...bed.destination].map(({ endpoint }) => endpoint);
+    using cluster = new OneBehind({ name: "etcd-main", endpoints, tls: readTls(bed.bed.tls) });
+    await expect(proveEqualHashes(cluster, within(30_000))).rejects.toMatchObject({ refusal: "diverged" });
   });
 
   test("the leader moves, the third is promoted and the first of the source removed", async () => {

@@ -1,8 +1,12 @@
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, expectTypeOf, test } from "vitest";
+import type { ControlPlaneActivities } from "../../activities/control-plane/types.ts";
+import type { LogicalClusterActivities } from "../../activities/logical-cluster/types.ts";
+import type { CONTROL_PLANE_ACTIVITIES } from "../../inputs/control-plane-migration.ts";
 import { outdatedSchemas, SCHEMA_FOLDER, schemaFiles } from "../../inputs/generate-schemas.ts";
+import type { LOGICAL_CLUSTER_ACTIVITIES } from "../../inputs/logical-cluster-migration.ts";
 
 let folder: string;
 
@@ -37,4 +41,14 @@ test("a field with a default need not be typed, and a field that is not known is
   expect(schema.additionalProperties).toBe(false);
   const unexplained = Object.entries(schema.properties).filter(([, { description }]) => !description);
   expect(unexplained).toEqual([]);
+});
+
+test("time limits can be set for each activity, and for nothing else", () => {
+  type Names<T extends readonly string[]> = T[number];
+  expectTypeOf<Names<typeof LOGICAL_CLUSTER_ACTIVITIES>>().toEqualTypeOf<
+    Exclude<keyof LogicalClusterActivities, "preflight">
+  >();
+  expectTypeOf<Names<typeof CONTROL_PLANE_ACTIVITIES>>().toEqualTypeOf<
+    Exclude<keyof ControlPlaneActivities, "preflightControlPlane">
+  >();
 });

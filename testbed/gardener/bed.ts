@@ -105,7 +105,7 @@ async function makeBed(
     const { world, options } = await prepare(apis);
     driver = startDriver(apis, demo.namespace, world);
     await makeControlPlane(apis.source, options);
-    await awaitRest(apis.source, 6 + 2 + 3 + (options.vpn === false ? 0 : 1));
+    await awaitRest(apis.source, 6 + 2 + 2 + 3 + (options.vpn === false ? 0 : 1));
   } catch (error) {
     await driver?.stop();
     await stop();

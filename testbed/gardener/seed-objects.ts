@@ -92,6 +92,7 @@ export async function makeControlPlane(api: ApiServer, options: ControlPlaneOpti
   );
   for (const [name, replicas] of [
     ["kube-apiserver", 2],
+    ["kube-controller-manager", 2],
     ...(vpn ? [["vpn-seed-server", 1] as const] : []),
     ...controllers.map((controller) => [controller, 1] as const),
   ] as const)

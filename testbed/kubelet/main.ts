@@ -12,7 +12,7 @@ import { Programs } from "./programs.ts";
 import type { ProgramTable } from "./programs.ts";
 import { Runner } from "./runner.ts";
 import { Services } from "./services.ts";
-import { tell } from "./tell.ts";
+import { tell, wordsOf } from "./tell.ts";
 
 interface Flags {
   readonly kubeconfig: string;
@@ -31,12 +31,28 @@ interface Flags {
 /** What is left of a stop's time must suffice to kill what does not end by itself. */
 const stopGraceMs = 3_000;
 
+/**
+ * Kubelets give up a connection that answers no ping for 45 s (client-go, HTTP/2 health check). This one speaks HTTP/1.1,
+ * so the kernel has to notice it, in the network namespace of the node.
+ */
+const DEAD_CONNECTIONS = { tcp_keepalive_intvl: 5, tcp_keepalive_probes: 3, tcp_retries2: 7 };
+
+async function noticeDeadConnections(): Promise<void> {
+  for (const [name, value] of Object.entries(DEAD_CONNECTIONS)) {
+    const file = `/proc/sys/net/ipv4/${name}`;
+    await writeFile(file, String(value)).catch((error: unknown) => {
+      tell(`a dead connection is noticed late: ${wordsOf(error)}`);
+    });
+  }
+}
+
 async function run(flags: Flags): Promise<void> {
   const stopped = Promise.race((["SIGTERM", "SIGINT"] as const).map((signal) => once(process, signal)));
   const dir = resolve(flags.dir);
   const readyFile = join(dir, "ready");
   await mkdir(dir, { recursive: true });
   await rm(readyFile, { force: true });
+  await noticeDeadConnections();
   const api = connectToApi(flags.kubeconfig, flags.dns);
   const device = new DeviceAddresses(flags.device);
   const addresses = new PodAddresses(device, flags.pods);

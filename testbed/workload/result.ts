@@ -13,6 +13,7 @@ export interface ClientsResult {
   readonly acknowledgedWrites: number;
   /** Failed after client-go's retries, and not explained by the cut. */
   readonly failedRequests: number;
+  readonly failedCalls: readonly FailedCall[];
   /** Answered 504 or 502 because they were under way when the fence cut the connections. client-go does not retry these. */
   readonly inFlightAtCut: number;
   /** Answered 504 or 502 although sent inside the fence. client-go does not retry these either. */
@@ -45,6 +46,13 @@ export interface ClientsResult {
   readonly missedEvents: number;
   readonly watches: readonly WatchResult[];
   readonly skippedBeats: number;
+}
+
+/** Ms since the epoch. */
+export interface FailedCall {
+  readonly startedAt: number;
+  readonly endedAt: number;
+  readonly words: string;
 }
 
 export interface WatchResult {
@@ -92,6 +100,11 @@ export async function conclude(
     requests: account.calls.length,
     acknowledgedWrites: sum(({ ledger }) => ledger.acknowledgedCount),
     failedRequests: failed.length,
+    failedCalls: failed.map((call) => ({
+      startedAt: call.firstStartedAt,
+      endedAt: call.endedAt,
+      words: describe(call, fence),
+    })),
     inFlightAtCut: inFlightAtCut.length,
     cutInsideFence: cutInsideFence.length,
     conflicts: account.conflicts,

@@ -67,7 +67,8 @@ export class Traffic {
     this.#registers = writers("register", registerCount);
     this.#passing = writers("passing", comingAndGoing);
     this.#reader = new Reader(place, [...this.#registers, ...this.#passing], tools);
-    this.watchers = clusters.map((cluster) => new Watcher(frontProxy, { cluster, resource, namespace }));
+    const watched = { resource, namespace, excuse: "relist" } as const;
+    this.watchers = clusters.map((cluster) => new Watcher(frontProxy, { ...watched, cluster }));
   }
 
   /** Starts the watchers, makes the objects, then begins. */

@@ -1,3 +1,4 @@
+import { failedUndo } from "./state.ts";
 import type { Figures, MigrationState, StepProgress, Word } from "./state.ts";
 
 /**
@@ -30,7 +31,10 @@ function notices(state: MigrationState, workflowId: string): string[] {
   }
   if (state.status === "needs attention") {
     const again = command("resume", workflowId, '{"by":"<you>"}');
-    parts.push(`**Needs attention.** When the cause is gone, have ${state.phase} run again: ${again}`);
+    const then = failedUndo(state)
+      ? `The undo of ${state.phase} is tried again by itself, within 15 minutes. When the cause is gone, at once`
+      : `When the cause is gone, have ${state.phase} run again`;
+    parts.push(`**Needs attention.** ${then}: ${again}`);
   }
   if (state.abort !== undefined) parts.push(`Abort asked ${spoken(state.abort)}.`);
   if (state.cancellationIgnored !== undefined) {

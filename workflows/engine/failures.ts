@@ -28,6 +28,8 @@ export const FAILURES = {
   Superseded: { retryable: true },
   /** The move did not complete within the fence's time, and took the fence off again. */
   FenceBudgetExceeded: { retryable: false },
+  /** For a while the point of no return could not be passed, and was not: it is tried again later. */
+  NotCommitted: { retryable: false },
   /** Something was found changed that only this move may change. */
   Conflict: { retryable: false },
   /** The destination is not equal to the source. */

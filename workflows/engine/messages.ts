@@ -10,6 +10,7 @@ import { failure } from "./failures.ts";
 import type { FailureType } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 import { isMisplaced, misshapen, refuseAbort, refuseApprove, refusePause, refuseResume } from "./requests.ts";
+import { failedUndo } from "./state.ts";
 import type { MigrationState } from "./state.ts";
 
 /** The same for every kind. Each update answers with one sentence that says what follows from it. */
@@ -75,12 +76,14 @@ function answerPauseAndResume(journal: Journal): void {
     },
   });
   const resume = ({ by }: ResumeInput): string => {
-    const attention = journal.state.status === "needs attention";
+    const { status, phase } = journal.state;
+    const undo = failedUndo(journal.state);
     journal.record({ type: "resumed", by: by.trim() });
-    return attention ? `${journal.state.phase} runs again` : "the move goes on";
+    if (status !== "needs attention") return "the move goes on";
+    return undo ? `the undo of ${phase} is tried again` : `${phase} runs again`;
   };
   setHandler(resumeUpdate, resume, {
-    description: "End a pause, or run the phase again that needs attention",
+    description: "End a pause, or run again what needs attention",
     validator(input) {
       refuseWith("InvalidInput", misshapen("resume", input));
       refuseWith("Refused", refuseResume(journal.state));

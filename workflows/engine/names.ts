@@ -10,6 +10,11 @@ export function transferQueue(stepsQueue: string): string {
   return `${stepsQueue}-transfer`;
 }
 
+/** Name of the queue for what goes on as long as a move waits for a person: `rehome` → `rehome-follow`. */
+export function followQueue(stepsQueue: string): string {
+  return `${stepsQueue}-follow`;
+}
+
 /** Prefix of the activity names under which a worker registers the implementation that changes nothing. */
 export const DRY_RUN_PREFIX = "dryRun:";
 

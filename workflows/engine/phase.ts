@@ -2,11 +2,11 @@ import type { FailureType } from "./failures.ts";
 
 /**
  * When a point of no return gives up without having taken effect, the move can go back and try again later
- * instead of being undone: the kind says for which failures, to which earlier phase, and how often.
+ * instead of being undone: the kind says for which failures, to which phase, and how often.
  */
 export interface Comeback {
   readonly on: readonly FailureType[];
-  /** Name of the earlier phase to walk on from. */
+  /** Name of the phase to walk on from: an earlier one, or the same. */
   readonly to: string;
   /** Pause before walking on, in ms. Abort, pause and approvals work during it. */
   readonly afterMs: number;

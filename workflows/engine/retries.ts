@@ -1,20 +1,30 @@
 import { ActivityCancellationType, proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { ActivityOptions } from "@temporalio/workflow";
-import { DRY_RUN_PREFIX, transferQueue } from "./names.ts";
+import { DRY_RUN_PREFIX, followQueue, transferQueue } from "./names.ts";
 
 /**
  * How a call is limited and tried again. Stands once, with the reason, for all kinds.
  *
  * Whether an error is tried again at all is not decided here but where it is understood: `activities/classify.ts`.
  */
-export type RetryClass = "read" | "mutate" | "wait" | "transfer" | "cutover";
+export type RetryClass = "read" | "mutate" | "wait" | "transfer" | "follow" | "cutover";
 
 interface ClassOptions extends Pick<
   ActivityOptions,
   "startToCloseTimeout" | "scheduleToCloseTimeout" | "heartbeatTimeout" | "retry"
 > {
-  readonly queue: "steps" | "transfer";
+  readonly queue: keyof typeof QUEUES;
 }
+
+const QUEUES = { steps: (own: string) => own, transfer: transferQueue, follow: followQueue };
+
+/** Only silence counts as failure. An outage of a store is ridden out for days, because the cursor keeps the work done. */
+const UNTIL_DONE = {
+  startToCloseTimeout: "24 hours",
+  scheduleToCloseTimeout: "3 days",
+  heartbeatTimeout: "15 seconds",
+  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
+} as const;
 
 export const RETRY_CLASSES: Record<RetryClass, ClassOptions> = {
   // A read changes nothing, so it is tried often; an answer that does not come in minutes will not come.
@@ -40,15 +50,11 @@ export const RETRY_CLASSES: Record<RetryClass, ClassOptions> = {
     heartbeatTimeout: "10 seconds",
     retry: { initialInterval: "500 ms", backoffCoefficient: 1.5, maximumInterval: "10 seconds" },
   },
-  // Moves bulk data, for hours if need be: only silence counts as failure. Its own queue, so that no cutover waits
-  // behind it for a free slot. An outage of a store is ridden out for days, because the cursor keeps the work done.
-  transfer: {
-    queue: "transfer",
-    startToCloseTimeout: "24 hours",
-    scheduleToCloseTimeout: "3 days",
-    heartbeatTimeout: "15 seconds",
-    retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
-  },
+  // Moves bulk data, for hours if need be. Its own queue, so that no cutover waits behind it for a free slot.
+  transfer: { queue: "transfer", ...UNTIL_DONE },
+  // Goes on beside other steps, for days where a person is waited for. Its own queue, so that no copy, and no cleanup, waits
+  // for that person too.
+  follow: { queue: "follow", ...UNTIL_DONE },
   // Users wait while it runs. A lost worker must be noticed in seconds, and the next attempt start at once. It has no
   // total limit: running out of attempts would leave a fence up with nobody in charge.
   cutover: {
@@ -91,7 +97,7 @@ export type StepTable<A extends Record<keyof A, Activity>> = { readonly [K in ke
 export function activitiesFor<A extends Record<keyof A, Activity>>(
   dryRun: boolean,
   table: StepTable<A>,
-  limits: { readonly [name: string]: Limits | undefined } = {},
+  limits: { readonly [K in keyof A]?: Limits | undefined } = {},
 ): A {
   const steps = {} as Record<keyof A, (input: unknown) => Promise<unknown>>;
   for (const name of Object.keys(table) as (keyof A & string)[]) {
@@ -121,7 +127,7 @@ function optionsOf(step: Step<unknown>, input: unknown, limits: Limits): Activit
     // Not the default in effect, whatever the documentation of the SDK says: without it a cancelled activity counts as
     // ended at once, and the undo would run beside it.
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    taskQueue: queue === "transfer" ? transferQueue(own) : own,
+    taskQueue: QUEUES[queue](own),
     summary: typeof step.summary === "function" ? step.summary(input) : step.summary,
   };
 }

@@ -122,6 +122,12 @@ export interface MigrationState {
   readonly endedAt?: number;
 }
 
+/** The undo that has failed and is tried again after a while; nothing when it is a phase that has failed. */
+export function failedUndo({ steps, phase, undoErrors }: MigrationState): Fault | undefined {
+  const isUndoing = steps.some(({ name, state }) => name === phase && state === "undoing");
+  return isUndoing ? undoErrors.find((fault) => fault.phase === phase) : undefined;
+}
+
 export type MigrationEvent = { readonly at: number } & (
   | {
       readonly type: "admitted";

@@ -12,7 +12,7 @@ import { rulesBroken, watchQuorum } from "../../e2e/control-plane/quorum.ts";
 import { expectSettledIn } from "../../e2e/control-plane/restored.ts";
 import type { Place } from "../fault.ts";
 import type { Kind, Round } from "../kind.ts";
-import { WorkerPair } from "../workers.ts";
+import { WorkerPair } from "../../e2e/harness/worker-pair.ts";
 import { faults } from "./faults.ts";
 
 /** A control plane in one of two seeds, and where it is. */

@@ -21,7 +21,7 @@ import { ensureSearchAttributes } from "../../../workers/search-attributes.ts";
 import { SHARDS } from "../../e2e/harness/bed.ts";
 import type { ShardName } from "../../e2e/harness/bed.ts";
 import type { Place, Restartable } from "../fault.ts";
-import { WorkerPair } from "../workers.ts";
+import { WorkerPair } from "../../e2e/harness/worker-pair.ts";
 import { ShardStore } from "./stores.ts";
 
 const BUNDLE = fileURLToPath(new URL("../../../workers/bundle.ts", import.meta.url));

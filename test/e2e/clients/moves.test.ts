@@ -99,6 +99,10 @@ describe(`real clients of a workspace that is moved back and forth ${MOVES} time
     for (const verdict of report.informers) {
       expect(verdict).toMatchObject({ missed: [], wentBack: [], falseEnds: [], storeDiffers: [] });
       expect(verdict.seenExactly + verdict.seenLater + verdict.betweenLists).toBe(verdict.acknowledged);
+      // Of custom resources the shard that has not served them before may ask for a list; of others one that has counted
+      // further than the clients know, which it cannot have after the first move.
+      const later = verdict.relists.filter(({ at }) => at > moves[0]!.whole.until);
+      if (verdict.resource === "configmaps") expect(later).toEqual([]);
     }
   });
 

@@ -10,5 +10,6 @@ export function expectUnharmed(result: ControlPlaneClientsResult): void {
   if (failedRequests > excused.cut + excused.dropped) expect(failures).toEqual([]);
   expect(failedRequests).toBeLessThan(EXCUSED);
   expect(result).toMatchObject({ lostWrites: 0, staleReads: 0, missedEvents: 0, duplicateEvents: 0 });
+  expect(result.relists).toBe(0);
   expect(result).toMatchObject({ resourceVersionRegressions: 0, leaseLost: false });
 }

@@ -3,6 +3,7 @@ import type {
   V1Deployment,
   V1Namespace,
   V1ObjectMeta,
+  V1Secret,
   V1Service,
   V1ValidatingWebhookConfiguration,
 } from "@kubernetes/client-node";
@@ -83,6 +84,33 @@ export async function expectSettledIn(bed: ControlPlaneBed, seed: SeedName): Pro
   });
   expect(proofs.items).toEqual([]);
   expect(await holdsAt(api)).toEqual([]);
+}
+
+/** How the members of a seed are reached: their peer URLs, and their Services without what is given out anew. */
+export async function addressesOf(bed: ControlPlaneBed, seed: SeedName): Promise<unknown> {
+  const members = await Promise.all(etcdNames.map(async (etcd) => await membersOf(bed, seed, etcd)));
+  const path = `/api/v1/namespaces/${seedNamespace}/services`;
+  const { items } = await list<V1Service>(bed.testbed.seeds[seed].api, { path });
+  return {
+    members: members.flat().map(({ name, peerUrls }) => ({ name, peerUrls })),
+    services: items.map(({ metadata, spec }) => ({
+      name: metadata?.name,
+      notes: notesOn(metadata),
+      type: spec?.type,
+      ports: spec?.ports?.map(({ name, port, protocol }) => ({ name, port, protocol })),
+    })),
+  };
+}
+
+/** Lines of the control plane's Secrets that are long enough to be told from other texts. */
+export async function secretLines(bed: ControlPlaneBed, seed: SeedName): Promise<readonly string[]> {
+  const path = `/api/v1/namespaces/${seedNamespace}/secrets`;
+  const { items } = await list<V1Secret>(bed.testbed.seeds[seed].api, { path });
+  const texts = items
+    .flatMap(({ data = {} }) => Object.values(data))
+    .map((value) => Buffer.from(value, "base64"));
+  const lines = texts.flatMap((text) => text.toString().split("\n"));
+  return lines.filter((line) => line.length >= 24 && !line.startsWith("-----"));
 }
 
 /** What lets writes of the control plane wait. */

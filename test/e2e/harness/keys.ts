@@ -1,7 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { displayKey, ownKeys, parseKey, prefixRange } from "../../../etcd/keys.ts";
 import type { Key } from "../../../etcd/keys.ts";
-import { rangesOf } from "../../../etcd/scan.ts";
 import type { Store } from "../../../etcd/store.ts";
 import { watch } from "../../../etcd/watch.ts";
 import type { Change } from "../../../etcd/watch.ts";
@@ -72,13 +71,12 @@ export function isPartOfMove(cluster: string, workspace: string): (key: Key) => 
     parseKey("/registry", key)?.cluster === cluster || allowed.some((pattern) => pattern.test(key));
 }
 
-/** Keys of a cluster in a store, as a person reads them. */
+/** Keys of a cluster in a store, as a person reads them. All keys are looked at: moves find them by families. */
 export async function keysOf(store: Store, cluster: string): Promise<string[]> {
   const keys: string[] = [];
-  for (const range of await rangesOf(store, cluster)) {
-    for await (const page of store.pages(range, { keysOnly: true }))
-      keys.push(...page.map(({ key }) => displayKey(key)));
-  }
+  for await (const page of store.pages(prefixRange(store.prefix), { keysOnly: true }))
+    for (const { key } of page)
+      if (parseKey(store.prefix, key)?.cluster === cluster) keys.push(displayKey(key));
   return keys;
 }
 

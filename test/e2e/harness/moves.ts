@@ -18,12 +18,19 @@ const STATE_DEADLINE_MS = 240_000;
 
 /** A dead worker is noticed by the silence of its activities, or by the end of their time: both short here. */
 export const IMPATIENT = Object.fromEntries(
-  ["lock", "prepareFence", "finalize"]
+  ["lock", "prepareFence"]
     .map((name): [string, object] => [name, { attemptMs: 5_000 }])
     .concat(
-      ["alignRevisions", "copySnapshot", "catchUp", "follow", "verify", "awaitRouting", "cleanOrigin"].map(
-        (name): [string, object] => [name, { heartbeatMs: 3_000 }],
-      ),
+      [
+        "alignRevisions",
+        "copySnapshot",
+        "catchUp",
+        "follow",
+        "verify",
+        "awaitRouting",
+        "cleanOrigin",
+        "finalize",
+      ].map((name): [string, object] => [name, { heartbeatMs: 3_000 }]),
     ),
 );
 
@@ -122,6 +129,15 @@ export async function attemptsOf(move: AnyMove): Promise<Map<string, number>> {
     attempts.set(name, Math.max(attempts.get(name) ?? 0, started.attempt ?? 1));
   }
   return attempts;
+}
+
+/** The events of a move's history, as one text that shows what their payloads hold: those stand encoded in it. */
+export async function historyText(move: AnyMove): Promise<{ events: number; text: string }> {
+  const { events } = await move.fetchHistory();
+  const text = JSON.stringify(events, (key, value: unknown) =>
+    key === "data" && typeof value === "string" ? Buffer.from(value, "base64").toString() : value,
+  );
+  return { events: events?.length ?? 0, text };
 }
 
 /** Waits until an activity runs: workers tell its start at once, the history only its end. */

@@ -27,7 +27,7 @@ interface List {
 }
 
 const RETRY_MS = 50;
-const RETRY_FOR_MS = 20_000;
+const RETRY_FOR_MS = 60_000;
 
 /** Collections of objects of one logical cluster, named by id or path, through one server. */
 export class Objects {

@@ -107,6 +107,12 @@ describe("input that fits no cluster or shard", () => {
     await expectRefused(from, "InvalidInput", 'from: no shard "shard-9"', "root, shard-1");
   });
 
+  test("a time limit that the fence inactive cannot keep", async () => {
+    const timeouts = { awaitRouting: { attemptMs: 60_000 } };
+    const input = { logicalCluster: workspace.path, to: "shard-1", fence: "inactive", timeouts };
+    await expectRefused(input, "InvalidInput", "timeouts.awaitRouting.attemptMs: 60000", "120000 or more");
+  });
+
   test.each([
     ["an id", "0000000000000000"],
     ["a path", "root:nobody:here"],

@@ -4,7 +4,7 @@ import { loadConfig } from "../../../sites/config.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
-import { startMove } from "../harness/moves.ts";
+import { historyText, startMove } from "../harness/moves.ts";
 import { MARKER, makeProvider, makeTenant } from "../harness/tenant.ts";
 
 let bed: Bed;
@@ -24,12 +24,7 @@ async function historyOf(objects: number): Promise<{ events: number; text: strin
   expect(verified).toBe(true);
   expect(keys).toBeGreaterThan(objects);
   await expectSettledOn(bed, tenant, "shard-1");
-  const { events } = await move.fetchHistory();
-  // Payloads stand encoded in the history: a text search must see what they hold.
-  const text = JSON.stringify(events, (key, value: unknown) =>
-    key === "data" && typeof value === "string" ? Buffer.from(value, "base64").toString() : value,
-  );
-  return { events: events?.length ?? 0, text };
+  return await historyText(move);
 }
 
 test("the history of a move does not grow with its data, and holds neither objects nor secrets; nor does a worker's log", async () => {

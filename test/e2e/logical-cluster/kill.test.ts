@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseKey } from "../../../etcd/keys.ts";
 import type { Change } from "../../../etcd/watch.ts";
 import { isFenced } from "../../../kubernetes/kcp/probe.ts";
-import { expectSettledOn } from "../harness/aftermath.ts";
+import { expectSettledOn, tracesOf } from "../harness/aftermath.ts";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
@@ -21,6 +21,9 @@ import type { Move } from "../harness/moves.ts";
 import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 import { CONFIG_MAPS } from "../harness/objects.ts";
+import { WorkerPair } from "../harness/worker-pair.ts";
+import { rebirths } from "../harness/churn.ts";
+import type { Churn } from "../harness/churn.ts";
 
 let bed: Bed;
 let tenant: Tenant;
@@ -37,6 +40,7 @@ afterAll(async () => {
 });
 
 interface Moment {
+  readonly what: string;
   readonly phase: string;
   /** The activity that must be found running when the worker is dead. */
   readonly activity: string;
@@ -48,53 +52,94 @@ interface Moment {
 const isOurs = ({ entry }: Change, cluster: string) => parseKey("/registry", entry.key)?.cluster === cluster;
 const fenceIn = (phase: string) => (change: Change, cluster: string) =>
   isFence(change, cluster) && fenceStateOf(change).phase === phase;
+const isCut = (change: Change, cluster: string) =>
+  fenceIn("Preparing")(change, cluster) && fenceStateOf(change).originShard !== "rehome-none";
 const puts =
   (which: "lock" | "filler" | "fence" | "switched") =>
   ({ entry, type }: Change, cluster: string) =>
     type === "Put" && entry.key === own(cluster)[which];
 
-const MOMENTS: readonly (readonly [what: string, moment: Moment])[] = [
-  ["the lock is taken", { phase: "AlignRevisions", activity: "lock", at: "origin", sees: puts("lock") }],
-  [
-    "revisions are raised",
-    { phase: "AlignRevisions", activity: "alignRevisions", at: "destination", sees: puts("filler") },
-  ],
-  ["the copy begins", { phase: "CopySnapshot", activity: "copySnapshot", at: "destination", sees: isOurs }],
-  ["the tail begins", { phase: "Tail", activity: "catchUp", at: "destination", sees: puts("lock") }],
-  ["the fence is made ready", { phase: "Verify", activity: "prepareFence", at: "root", sees: isFence }],
-  [
-    "the fence is about to be set",
-    { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("fence") },
-  ],
-  [
-    "the fence is set and the cut is asked for",
-    {
-      phase: "Cutover",
-      activity: "cutover",
-      at: "root",
-      sees: (change, cluster) =>
-        fenceIn("Preparing")(change, cluster) && fenceStateOf(change).originShard !== "rehome-none",
-    },
-  ],
-  [
-    "the switch has just been made",
-    { phase: "Cutover", activity: "cutover", at: "destination", sees: puts("switched") },
-  ],
-  [
-    "routing is awaited",
-    { phase: "AwaitRouting", activity: "awaitRouting", at: "origin", sees: puts("lock") },
-  ],
-  [
-    "the first key goes at the origin",
-    {
-      phase: "OriginCleanup",
-      activity: "cleanOrigin",
-      at: "origin",
-      sees: (change, cluster) => change.type === "Delete" && isOurs(change, cluster),
-    },
-  ],
-  ["the fence is taken away", { phase: "Finalize", activity: "finalize", at: "root", sees: isFence }],
+const MOMENTS: readonly Moment[] = [
+  {
+    what: "the lock is taken",
+    phase: "AlignRevisions",
+    activity: "lock",
+    at: "origin",
+    sees: puts("lock"),
+  },
+  {
+    what: "revisions are raised",
+    phase: "AlignRevisions",
+    activity: "alignRevisions",
+    at: "destination",
+    sees: puts("filler"),
+  },
+  {
+    what: "the copy begins",
+    phase: "CopySnapshot",
+    activity: "copySnapshot",
+    at: "destination",
+    sees: isOurs,
+  },
+  {
+    what: "the tail begins",
+    phase: "Tail",
+    activity: "catchUp",
+    at: "destination",
+    sees: puts("lock"),
+  },
+  {
+    what: "the fence is made ready",
+    phase: "Verify",
+    activity: "prepareFence",
+    at: "root",
+    sees: isFence,
+  },
+  {
+    what: "the fence is about to be set",
+    phase: "Cutover",
+    activity: "cutover",
+    at: "destination",
+    sees: puts("fence"),
+  },
+  {
+    what: "the fence is set and the cut is asked for",
+    phase: "Cutover",
+    activity: "cutover",
+    at: "root",
+    sees: isCut,
+  },
+  {
+    what: "the switch has just been made",
+    phase: "Cutover",
+    activity: "cutover",
+    at: "destination",
+    sees: puts("switched"),
+  },
+  {
+    what: "routing is awaited",
+    phase: "AwaitRouting",
+    activity: "awaitRouting",
+    at: "origin",
+    sees: puts("lock"),
+  },
+  {
+    what: "the first key goes at the origin",
+    phase: "OriginCleanup",
+    activity: "cleanOrigin",
+    at: "origin",
+    sees: (change, cluster) => change.type === "Delete" && isOurs(change, cluster),
+  },
+  {
+    what: "the fence is taken away",
+    phase: "Finalize",
+    activity: "finalize",
+    at: "root",
+    sees: isFence,
+  },
 ];
+/** As many as the moments of one phase, and as many again for those at which the activity had ended already. */
+const MOST_MOVES = 6;
 
 /** @returns what had begun and not ended. To be checked at the end only: the next move starts where this one ends. */
 async function kill(move: Move): Promise<string[]> {
@@ -105,47 +150,73 @@ async function kill(move: Move): Promise<string[]> {
 }
 
 /** The worker may have ended the activity between the change that was awaited and its death: then once more. */
-const RACE = { retry: 2 };
+async function untilStruck(strike: () => Promise<boolean>): Promise<void> {
+  for (let left = 3; left > 0; left--) if (await strike()) return;
+  throw new Error("each time the worker had ended the activity before it died");
+}
 
-describe("kill -9 of the worker", () => {
-  test.each(MOMENTS)("when %s: the move goes on and loses nothing", RACE, async (_what, moment) => {
-    const { phase, activity, at, sees } = moment;
-    const [from, to] = [shard, other(shard)];
-    const served = await contents(tenant.objects);
-    const input = { logicalCluster: tenant.cluster, to, gates: [phase], timeouts: IMPATIENT };
-    const move = await startMove(bed, input);
-    await untilGate(move, phase);
-    const store = bed.store(at === "root" ? "root" : at === "origin" ? from : to);
-    const { seen } = await nextChange(store, (change) => sees(change, tenant.cluster));
-    await approve(move, phase);
-    await seen;
-    const pending = await kill(move);
-    await finish(move, to, served);
-    expect(pending).toContain(activity);
-    expect((await attemptsOf(move)).get(activity)).toBeGreaterThan(1);
+describe("kill -9 of the worker, while the tenant writes", () => {
+  const REBORN = ["phoenix-1", "phoenix-2"];
+  let churn: Churn;
+  beforeAll(() => {
+    churn = rebirths(tenant.objects, REBORN);
+  });
+  afterAll(async () => {
+    await churn.stop();
   });
 
-  test("while the origin refuses requests: the move goes on and loses nothing", RACE, async () => {
+  test("in one phase after the other, at each moment of it: the move goes on and loses nothing", async () => {
+    let left = MOMENTS;
+    for (let moves = 0; left.length > 0 && moves < MOST_MOVES; moves++) left = await strike(left);
+    expect(left.map(({ what }) => what)).toEqual([]);
+  }, 900_000);
+
+  /**
+   * Moves once, and kills the worker at one of these moments in each phase.
+   * @returns those still to be struck: the others of a phase, and those at which the activity had ended before the worker.
+   */
+  async function strike(moments: readonly Moment[]): Promise<Moment[]> {
+    const now = moments.filter(({ phase }, i) => moments.findIndex((first) => first.phase === phase) === i);
     const [from, to] = [shard, other(shard)];
-    const served = await contents(tenant.objects);
-    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
-    const ended = new AbortController();
-    const result = move.result().finally(() => ended.abort());
-    const { api } = bed.shards[from];
-    while (!ended.signal.aborted && !(await isFenced([api], tenant.cluster, "migration")));
-    const pending = await kill(move);
-    await result;
+    const served = await lasting();
+    const gates = now.map(({ phase }) => phase);
+    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates, timeouts: IMPATIENT });
+    const struck: Moment[] = [];
+    for (const moment of now) {
+      const { phase, activity, at, sees } = moment;
+      await untilGate(move, phase);
+      const store = bed.store(at === "root" ? "root" : at === "origin" ? from : to);
+      const { seen } = await nextChange(store, (change) => sees(change, tenant.cluster));
+      await approve(move, phase);
+      await seen;
+      if ((await kill(move)).includes(activity)) struck.push(moment);
+    }
     await finish(move, to, served);
-    expect(pending).toContain("cutover");
-    expect((await attemptsOf(move)).get("cutover")).toBeGreaterThan(1);
+    const attempts = await attemptsOf(move);
+    const wasRepeated = ({ activity }: Moment) => (attempts.get(activity) ?? 0) > 1;
+    return moments.filter((moment) => !struck.includes(moment) || !wasRepeated(moment));
+  }
+
+  test("while the origin refuses requests: the move goes on and loses nothing", async () => {
+    await untilStruck(async () => {
+      const [from, to] = [shard, other(shard)];
+      const served = await lasting();
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+      const ended = new AbortController();
+      const result = move.result().finally(() => ended.abort());
+      const { api } = bed.shards[from];
+      while (!ended.signal.aborted && !(await isFenced([api], tenant.cluster, "migration")));
+      const pending = await kill(move);
+      await result;
+      await finish(move, to, served);
+      return pending.includes("cutover") && ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
+    });
   });
 
-  test(
-    "inside the fence, and again while that is taken off: the move goes on and loses nothing",
-    RACE,
-    async () => {
+  test("inside the fence, and again while that is taken off: the move goes on and loses nothing", async () => {
+    await untilStruck(async () => {
       const to = other(shard);
-      const served = await contents(tenant.objects);
+      const served = await lasting();
       const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
       const set = await nextChange(bed.store(to), (change) => puts("fence")(change, tenant.cluster));
       await set.seen;
@@ -160,16 +231,50 @@ describe("kill -9 of the worker", () => {
       await lifting.seen;
       pending.push(...(await kill(move)));
       await finish(move, to, served);
-      expect(pending).toEqual(["cutover", "cutover"]);
-    },
-  );
+      return pending.join() === "cutover,cutover";
+    });
+  });
+
+  test("a worker that is frozen in the cutover and wakes beside its successor changes nothing", async () => {
+    await untilStruck(async () => {
+      const to = other(shard);
+      const served = await lasting();
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+      const cut = await nextChange(bed.store("root"), (change) => isCut(change, tenant.cluster));
+      await cut.seen;
+      const workers = WorkerPair.of(bed.testbed.rehomeConfig, bed.worker);
+      const frozen = await workers.freeze();
+      try {
+        await workers.untilTakenOver(move);
+        frozen.thaw();
+        await finish(move, to, served);
+        await workers.bury();
+      } finally {
+        await workers.stop();
+        await bed.worker.start();
+      }
+      return ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
+    });
+  });
+
+  test("has lost no write of the tenant, over all these moves", async () => {
+    await churn.stop();
+    expect(churn.acknowledged).toBeGreaterThan(100);
+    await churn.expectKept();
+  });
+
+  /** What the tenant does not change meanwhile. */
+  async function lasting(): Promise<[string, unknown][]> {
+    const served = await contents(tenant.objects);
+    return [...served].filter(([path]) => !REBORN.some((name) => path.endsWith(`/${name}`)));
+  }
 
   async function finish(move: Move, to: ShardName, served: unknown): Promise<void> {
     const report = await move.result();
     shard = to;
     expect(report).toMatchObject({ to, verified: true, cleaned: { conflicts: [] } });
-    expect(await contents(tenant.objects)).toEqual(served);
-    await expectSettledOn(bed, tenant, to);
+    expect(await lasting()).toEqual(served);
+    expect(await tracesOf(bed, tenant.cluster, to)).toEqual([]);
   }
 });
 

@@ -3,10 +3,13 @@ import { clusterPath } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { isFenced } from "../../../kubernetes/kcp/probe.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { raiseAlarm } from "../harness/alarm.ts";
-import { Bed } from "../harness/bed.ts";
+import { Bed, other } from "../harness/bed.ts";
 import { nextChange, own } from "../harness/keys.ts";
 import { abort, approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
+import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
+import { makeRobot } from "../harness/robot.ts";
+import { writeToBothShards } from "../harness/shard-writers.ts";
 import { contents, expectAlive, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
@@ -20,23 +23,42 @@ afterAll(async () => {
   await bed?.close();
 });
 
+/** Names in both orders: keys are deleted in the order of their names. */
+const OWNED = Array.from({ length: 10 }, (_, i) => [`a-owned-${i}`, `z-owned-${i}`]).flat();
+
+async function makeOwned({ objects }: Tenant): Promise<void> {
+  const { metadata } = await objects.create(CONFIG_MAPS, configMap("owner", {}));
+  const ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name: "owner", uid: metadata.uid }];
+  for (const name of OWNED) {
+    await objects.create(CONFIG_MAPS, { metadata: { name, ownerReferences } });
+  }
+}
+
 const ANY_CLUSTER = clusterPath("*", "/api/v1/configmaps?limit=1").replace("%2A", "*");
 
-describe("the inactive fence", () => {
-  test.each(["shard-1", "root"] as const)(
-    "moves to %s, and the origin serves all others again",
-    async (to) => {
-      const served = await contents(tenant.objects);
-      const report = await runMove(bed, { logicalCluster: tenant.path, to, fence: "inactive" });
-      expect(report).toMatchObject({ fence: "inactive", verified: true, to });
-      expect(await contents(tenant.objects)).toEqual(served);
-      await expectSettledOn(bed, tenant, to);
-      for (const { api } of Object.values(bed.shards)) {
-        expect(await api.request({ path: ANY_CLUSTER })).toMatchObject({ status: 200 });
-      }
-      await expectAlive(tenant);
-    },
-  );
+describe("the inactive fence, and a move back", () => {
+  let token: string;
+  beforeAll(async () => {
+    token = await makeRobot(tenant.objects);
+    await makeOwned(tenant);
+  });
+  test.each([
+    ["shard-1", "inactive"],
+    ["root", "migration"],
+  ] as const)("moves to %s with the fence %s, and the origin serves all others again", async (to, fence) => {
+    const served = await contents(tenant.objects);
+    const writers = writeToBothShards(bed, tenant, token);
+    const report = await runMove(bed, { logicalCluster: tenant.path, to, fence });
+    expect(report).toMatchObject({ fence, verified: true, to, cleaned: { conflicts: [] } });
+    await writers.expectOneAfterTheOther(other(to), to);
+    const now = await contents(tenant.objects);
+    for (const [path, object] of served) expect(now.get(path)).toEqual(object);
+    await expectSettledOn(bed, tenant, to);
+    for (const { api } of Object.values(bed.shards)) {
+      expect(await api.request({ path: ANY_CLUSTER })).toMatchObject({ status: 200 });
+    }
+    await expectAlive(tenant);
+  });
 });
 
 describe("a fence budget that cannot be kept", () => {
@@ -61,6 +83,7 @@ describe("a fence budget that cannot be kept", () => {
     }
     const { lastError } = await untilState(move, ({ comebacks }) => comebacks > 0);
     expect(lastError).toMatchObject({ type: "FenceBudgetExceeded" });
+    expect(lastError?.message).toContain("in 200 ms");
     await abort(move);
     expect(await failureOf(move.result())).toMatchObject({ type: "Aborted" });
     await expectSettledOn(bed, tenant, "root");
@@ -117,4 +140,18 @@ describe("a move whose workflow was terminated", () => {
     expect(await again.result()).toMatchObject({ verified: true, to: "shard-1" });
     await expectSettledOn(bed, tenant, "shard-1");
   });
+});
+
+test("what others own is left alone by the garbage collector of a shard where copies of it were deleted before", async () => {
+  // By moves from there, with either fence, and by one back that is aborted while the shard refuses all questions.
+  const input = { logicalCluster: tenant.path, to: "root" };
+  const move = await startMove(bed, { ...input, gates: ["Cutover"] });
+  await untilGate(move, "Cutover");
+  await abort(move);
+  expect(await failureOf(move.result())).toMatchObject({ type: "Aborted" });
+  await runMove(bed, input);
+  await expectSettledOn(bed, tenant, "root");
+  await expectAlive(tenant);
+  const { items } = await tenant.objects.list(CONFIG_MAPS);
+  expect(items.map(({ metadata }) => metadata.name)).toEqual(expect.arrayContaining(["owner", ...OWNED]));
 });

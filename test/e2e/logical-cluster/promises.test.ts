@@ -1,20 +1,30 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { logicalClusterKey, parseKey } from "../../../etcd/keys.ts";
+import { logicalClusterKey, parseKey, turnKey } from "../../../etcd/keys.ts";
 import { rangesOf } from "../../../etcd/scan.ts";
 import { put, remove } from "../../../etcd/store.ts";
 import { isLate } from "../../../kubernetes/kcp/families.ts";
 import { logicalClusterPath, patchLogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
-import { loadConfig } from "../../../sites/config.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
-import { Bed, SHARDS } from "../harness/bed.ts";
+import { Bed } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
-import { nextChange } from "../harness/keys.ts";
-import { approve, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
+import { keysOf, nextChange } from "../harness/keys.ts";
+import {
+  abort,
+  approve,
+  failureOf,
+  historyText,
+  runMove,
+  startMove,
+  stateOf,
+  untilGate,
+  untilState,
+} from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
-import { makeRobot, serverAs } from "../harness/robot.ts";
-import { contents, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
+import { makeRobot } from "../harness/robot.ts";
+import { writeToBothShards } from "../harness/shard-writers.ts";
+import { MARKER, contents, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Workspace } from "../../../testbed/workspaces.ts";
 
 /** Promises of a move that nobody sees broken who goes through the front-proxy and looks at the end. */
@@ -28,55 +38,13 @@ afterAll(async () => {
   await bed?.close();
 });
 
-interface Taken {
-  readonly name: string;
-  /** When the answer was there. */
-  readonly at: number;
-}
-
-/** Writes to one shard's API server, past the front-proxy, for as long as it is not stopped. */
-async function writeTo(
-  shard: ShardName,
-  { cluster, token, stop }: { cluster: string; token: string; stop: AbortSignal },
-): Promise<Taken[]> {
-  const { kubeconfig, context } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[shard]!;
-  const server = await serverAs(token, {
-    kubeconfig: kubeconfig!,
-    context,
-    server: bed.shards[shard].api.url,
-  });
-  const path = new Objects(server, cluster).path(CONFIG_MAPS);
-  const taken: Taken[] = [];
-  for (let turn = 0; !stop.aborted; turn++) {
-    const name = `by-${shard}-${turn}`;
-    // The fence cuts connections; what became of such a write nobody was told.
-    const answer = server.request({ method: "POST", path, body: configMap(name, {}) });
-    const status = await answer.then(
-      (told) => told.status,
-      () => undefined,
-    );
-    if (status === 201) taken.push({ name, at: performance.now() });
-    else await delay(2);
-  }
-  return taken;
-}
-
 test("never do both shards take a tenant's writes, and what the first has taken the second serves", async () => {
   const tenant = await makeTenant(bed, "root", provider);
   const token = await makeRobot(tenant.objects);
-  const stop = new AbortController();
-  const writers = Promise.all(
-    SHARDS.map(async (shard) => await writeTo(shard, { cluster: tenant.cluster, token, stop: stop.signal })),
-  );
+  const writers = writeToBothShards(bed, tenant, token);
   const report = await runMove(bed, { logicalCluster: tenant.cluster, to: "shard-1" });
   expect(report).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
-  stop.abort();
-  const [first, second] = (await writers) as [Taken[], Taken[]];
-  expect(first.length).toBeGreaterThan(10);
-  expect(second.length).toBeGreaterThan(10);
-  expect(first.at(-1)!.at).toBeLessThan(second[0]!.at);
-  const served = new Set((await tenant.objects.list(CONFIG_MAPS)).items.map(({ metadata }) => metadata.name));
-  expect([...first, ...second].filter(({ name }) => !served.has(name))).toEqual([]);
+  await writers.expectOneAfterTheOther("root", "shard-1");
   await expectSettledOn(bed, tenant, "shard-1");
 });
 
@@ -120,6 +88,9 @@ test.each(["Verify", "Cutover"])(
     await approve(move, gate);
     expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
     expect((await stateOf(move)).comebacks).toBe(gate === "Cutover" ? 1 : 0);
+    // What differs is told by its key.
+    const told = (await historyText(move)).text + readFileSync(bed.worker.spec.logFile, "utf8");
+    expect([MARKER, "TENANT-DATA"].filter((secret) => told.includes(secret))).toEqual([]);
     expect(await contents(tenant.objects)).toEqual(served);
     await expectSettledOn(bed, tenant, "shard-1");
   },
@@ -162,16 +133,58 @@ test("what only one shard may hold is at one shard while the move waits before i
   await makeTenant(bed, "root", exporter);
 });
 
-test("a label that the cluster's own object got at the origin after the drain is carried over", async () => {
-  const { cluster } = await makeWorkspace(bed, "labelled", "root");
+test("what was written at the origin after the drain is carried over, unless the destination has changed it too", async () => {
+  const { cluster } = await makeWorkspace(bed, "late", "root");
+  const objects = new Objects(bed.frontProxy, cluster);
+  for (const name of ["changed", "both"]) await objects.create(CONFIG_MAPS, configMap(name, { a: "first" }));
+  const bystander = await makeWorkspace(bed, "bystander", "root");
+  const others = new Objects(bed.frontProxy, bystander.cluster);
+  for (const name of ["gone", "reborn"]) await others.create(CONFIG_MAPS, configMap(name, {}));
+  const next = await makeWorkspace(bed, "next", "root");
   const input = { logicalCluster: cluster, to: "shard-1", fence: "inactive", gates: ["AwaitRouting"] };
   const move = await startMove(bed, input);
   await untilGate(move, "AwaitRouting");
   const { api } = bed.shards.root;
   const labels = { "rehome.test/late": "yes" };
   await patchLogicalCluster(api, cluster, { metadata: { labels } });
+  const here = bed.store("root");
+  const keyOf = (name: string) => `/registry/core/configmaps/${cluster}/default/${name}`;
+  for (const name of ["changed", "both"]) {
+    const { entry } = await here.get(keyOf(name));
+    const value = Buffer.from(entry!.value.toString("latin1").replaceAll("first", "later"), "latin1");
+    await here.transact([], [put(keyOf(name), value)]);
+  }
+  await new Objects(bed.shards["shard-1"].api, cluster).patch(`${CONFIG_MAPS}/both`, {
+    data: { a: "there" },
+  });
+  for (const name of ["gone", "reborn"]) await others.remove(`${CONFIG_MAPS}/${name}`);
+  await others.create(CONFIG_MAPS, configMap("reborn", {}));
+  // One that would cut all watches again is sent back, and waits where it can be aborted.
+  const waiting = await startMove(bed, { ...input, logicalCluster: next.cluster, gates: ["Cutover"] });
+  await untilGate(waiting, "Cutover");
+  await approve(waiting, "Cutover");
+  const { lastError } = await untilState(
+    waiting,
+    ({ comebacks, phase }) => comebacks > 0 && phase === "Tail",
+  );
+  expect(lastError?.message).toContain(`${cluster} leaves it`);
+  await abort(waiting);
+  expect((await failureOf(waiting.result())).type).toBe("Aborted");
   await approve(move, "AwaitRouting");
-  expect(await move.result()).toMatchObject({ verified: true });
+  const { verified, cleaned, leftInPlace } = await move.result();
+  expect((await here.get(turnKey(here.prefix))).entry).toBeUndefined();
+  expect(verified).toBe(true);
+  // What the shard may not have learned, for somebody to restart it.
+  const unlearned = leftInPlace.filter((left) => left.includes("deleted while the fence inactive"));
+  expect(unlearned).toEqual([
+    expect.stringMatching(new RegExp(`restarted .*; 1: .*/configmaps/${bystander.cluster}/default/gone$`)),
+  ]);
+  expect(cleaned?.conflicts).toMatchObject([{ key: expect.stringContaining("/default/both") as string }]);
+  expect((await objects.get(`${CONFIG_MAPS}/changed`)).data).toEqual({ a: "later" });
+  expect((await objects.get(`${CONFIG_MAPS}/both`)).data).toEqual({ a: "there" });
+  // What is in conflict stays for a person to look at.
+  expect(await keysOf(here, cluster)).toEqual(cleaned?.conflicts.map(({ key }) => key));
+  await here.transact([], [remove(keyOf("both"))]);
   const path = logicalClusterPath(cluster);
   const { metadata } = await bed.frontProxy.json<LogicalCluster>({ path });
   expect(metadata.labels).toMatchObject(labels);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseKey } from "../../../etcd/keys.ts";
 import type { Key } from "../../../etcd/keys.ts";
+import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { Bed } from "../harness/bed.ts";
 import { keysOf, ownKeysLeft, snapshots } from "../harness/keys.ts";
 import type { Snapshot } from "../harness/keys.ts";
@@ -8,8 +9,8 @@ import { approve, startMove, untilGate } from "../harness/moves.ts";
 import type { Report } from "../harness/moves.ts";
 import { contents, expectAlive, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
-import { changeFast, rebirths } from "./churn.ts";
-import type { Churn } from "./churn.ts";
+import { changeFast, rebirths } from "../harness/churn.ts";
+import type { Churn } from "../harness/churn.ts";
 import { oddDeletions } from "./odd-deletions.ts";
 import { oddObjects } from "./odd-objects.ts";
 import { oddRules } from "./odd-rules.ts";
@@ -73,9 +74,22 @@ async function ofBystanders(): Promise<Map<string, string>> {
   const taken: [string, Snapshot][] = Object.entries(await snapshots(bed));
   return new Map(
     taken.flatMap(([shard, all]) =>
-      [...all].filter(([key]) => isTheirs(key)).map(([key, value]) => [`${shard} ${key}`, value] as const),
+      [...all]
+        .filter(([key]) => isTheirs(key))
+        .map(([key, value]) => [`${shard} ${key}`, withoutConditions(key, value)] as const),
     ),
   );
+}
+
+/** To a LogicalCluster kcp adds a condition, minutes later (kcp v0.32.3, pkg/reconciler/tenancy/defaultapibindinglifecycle). */
+function withoutConditions(key: Key, value: string): string {
+  if (!key.includes("/core.kcp.io/logicalclusters/")) return value;
+  const { metadata, status, ...rest } = JSON.parse(value.slice(value.indexOf("{"))) as LogicalCluster;
+  return JSON.stringify({
+    ...rest,
+    metadata: { ...metadata, managedFields: [] },
+    status: { ...status, conditions: [] },
+  });
 }
 
 describe("a move of a tenant with everything odd in it", () => {
@@ -93,7 +107,7 @@ describe("a move of a tenant with everything odd in it", () => {
     const touched = [...new Set([...before.keys(), ...after.keys()])].filter(
       (key) => before.get(key) !== after.get(key),
     );
-    expect(touched).toEqual([]);
+    expect(touched.map((key) => ({ key, was: before.get(key), is: after.get(key) }))).toEqual([]);
   });
 
   test.each(ODDITIES.map((oddity) => [oddity.what, oddity] as const))("keeps %s", async (_what, oddity) => {

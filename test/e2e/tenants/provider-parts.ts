@@ -75,6 +75,56 @@ export async function makeHat({ objects }: Actor, name: string): Promise<void> {
   await objects.create(HATS, { apiVersion: `${GROUP}/v1`, kind: "Hat", metadata: { name }, spec: { name } });
 }
 
+const RBAC = "rbac.authorization.k8s.io";
+const BINDERS = "binders";
+
+/** Binds a ClusterRole to the group `binders`. */
+async function grant(objects: Objects, role: string): Promise<void> {
+  await objects.create(`/apis/${RBAC}/v1/clusterrolebindings`, {
+    apiVersion: `${RBAC}/v1`,
+    kind: "ClusterRoleBinding",
+    metadata: { name: BINDERS },
+    roleRef: { apiGroup: RBAC, kind: "ClusterRole", name: role },
+    subjects: [{ apiGroup: RBAC, kind: "Group", name: BINDERS }],
+  });
+}
+
+/** Lets the group `binders` bind the export, and nobody else but administrators. */
+export async function admitBinders({ objects }: Actor): Promise<void> {
+  await objects.create(`/apis/${RBAC}/v1/clusterroles`, {
+    apiVersion: `${RBAC}/v1`,
+    kind: "ClusterRole",
+    metadata: { name: BINDERS },
+    rules: [
+      { apiGroups: ["apis.kcp.io"], resources: ["apiexports"], resourceNames: [EXPORT], verbs: ["bind"] },
+    ],
+  });
+  await grant(objects, BINDERS);
+}
+
+/** What one request of one of `binders` to bind the export is answered, in a workspace at this shard. */
+export async function bindOnce(bed: Bed, shard: ShardName, provider: Workspace): Promise<string> {
+  const { cluster } = await makeWorkspace(bed, "binder", shard);
+  await grant(new Objects(bed.frontProxy, cluster), "cluster-admin");
+  const { api } = bed.shards[shard];
+  const asGroups = [BINDERS, "system:authenticated"];
+  const mayRead = async () =>
+    (await api.request({ path: clusterPath(cluster, CONFIG_MAPS), asGroups })).status;
+  await expect.poll(mayRead, { timeout: 30_000 }).toBe(200);
+  const { status, body } = await api.request({
+    method: "POST",
+    path: clusterPath(cluster, `${APIS}/apibindings`),
+    asGroups,
+    body: {
+      apiVersion: "apis.kcp.io/v1alpha2",
+      kind: "APIBinding",
+      metadata: { name: EXPORT },
+      spec: { reference: { export: { path: provider.path, name: EXPORT } } },
+    },
+  });
+  return status === 201 ? "bound" : `${status} ${body}`;
+}
+
 /** A workspace of the provider's type, below `root`, with the API that the type binds. */
 export async function makeTyped(bed: Bed, shard: ShardName, provider: Workspace): Promise<Actor> {
   const root = new Objects(bed.frontProxy, "root");

@@ -87,6 +87,22 @@ describe("the frame", () => {
     `);
   });
 
+  test("says that it is the undo that needs attention, and why", () => {
+    const state = stateAfter(
+      ...copying,
+      [3000, { type: "abort asked", by: "grace", reason: "wrong shard" }],
+      [3000, { type: "phase stopped", phase: "Copy" }],
+      [3000, { type: "undo started" }],
+      [3000, { type: "undo step started", phase: "Copy" }],
+      [
+        3100,
+        { type: "undo step failed", phase: "Copy", failure: "Unreachable", message: "etcd of root is gone" },
+      ],
+      [3100, { type: "attention needed", phase: "Copy" }],
+    );
+    expect(text(sightOf(state, 4000))).toContain("needs attention in the undo of Copy: etcd of root is gone");
+  });
+
   test("goes on showing what was known when nobody answers, and says of when it is", () => {
     const silence = { since: START + 3000, who: "worker", why: "no answer in time" } as const;
     const shown = text(sightOf(stateAfter(...copying), 8000, { silence, answeredAt: START + 2500 }));

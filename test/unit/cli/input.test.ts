@@ -47,6 +47,11 @@ describe("the input of a move", () => {
     ],
     [{ ...GOOD, input: '{"colour":1}' }, "colour: no such field; the fields are gates, dryRun"],
     [{ ...GOOD, input: '{"timeouts":{"verify":{"totalMs":0}}}' }, "timeouts.verify.totalMs: 0 is not valid"],
+    [
+      { ...GOOD, input: '{"timeouts":{"Verify":{"totalMs":1}}}' },
+      "timeouts: no activity is called Verify; there is lock, alignRevisions",
+    ],
+    [{ ...GOOD, input: '{"timeouts":{"verify":{"total":1}}}' }, 'timeouts.verify: Unrecognized key: "total"'],
     [{ ...GOOD, input: "{" }, "--input is not JSON"],
     [{ ...GOOD, input: "[]" }, "--input must be a JSON object"],
   ])("%j is refused with field, value and fix", (flags, words) => {

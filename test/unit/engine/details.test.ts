@@ -58,6 +58,24 @@ describe("the details in the UI", () => {
     expect(text).toContain("Last error, in Cutover: a\\*b");
   });
 
+  test("say that it is the undo that needs attention, which is tried again by itself", () => {
+    const text = renderDetails(
+      state(
+        { type: "phase started", at: 1, phase: "Copy", undo: true },
+        { type: "abort asked", at: 2, by: "ada", reason: "late" },
+        { type: "phase stopped", at: 3, phase: "Copy" },
+        { type: "undo started", at: 3 },
+        { type: "undo step started", at: 3, phase: "Copy" },
+        { type: "undo step failed", at: 4, phase: "Copy", failure: "Unreachable", message: "etcd is gone" },
+        { type: "attention needed", at: 4, phase: "Copy" },
+      ),
+      "move-1",
+    );
+    expect(text).toContain("**Needs attention.** The undo of Copy is tried again by itself");
+    expect(text).toContain("Undo of Copy failed: etcd is gone");
+    expect(text).not.toContain("have Copy run again");
+  });
+
   test("cannot be made to say something else by those who speak", () => {
     const evil = "x` **done** | <img>\n\n# all is well";
     const text = renderDetails(state({ type: "pause asked", at: 5, by: evil }), "it's `me`");

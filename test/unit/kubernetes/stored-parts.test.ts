@@ -95,6 +95,22 @@ describe("a stored Secret", () => {
   });
 });
 
+function quota(hard: string, used: string, managed: string) {
+  const metadata = Buffer.concat([field(1, "few"), field(17, managed)]);
+  const raw = Buffer.concat([field(1, metadata), field(2, hard), field(3, used)]);
+  return entry(Buffer.concat([Buffer.from("k8s\0"), field(1, "v1"), field(2, raw)]));
+}
+
+describe("a stored ResourceQuota", () => {
+  const at = "/registry/core/resourcequotas/c/default/few";
+
+  it("may differ in what is counted, and in nothing else", () => {
+    const origin = quota("3", "1", "m");
+    expect(allowedDifference({ key: at, origin, destination: quota("3", "2", "n") })).toBeDefined();
+    expect(allowedDifference({ key: at, origin, destination: quota("4", "1", "m") })).toBeUndefined();
+  });
+});
+
 function ruleOfStatus(at: string, left: object, right: object): string | undefined {
   const [origin, destination] = [left, right].map((status) =>
     entry(Buffer.from(JSON.stringify({ spec: { a: 1 }, status }))),
@@ -114,5 +130,51 @@ describe("kcp's own objects", () => {
 
   it("may not differ in an identity", () => {
     expect(ruleOfStatus(apiExport, { identityHash: "h" }, { identityHash: "i" })).toBeUndefined();
+  });
+});
+
+function binding(accepted: object[], applied: object[], annotations: object = { of: "a tenant" }) {
+  return {
+    metadata: { name: "hats", annotations },
+    spec: { permissionClaims: accepted },
+    status: { appliedPermissionClaims: applied },
+  };
+}
+
+describe("a stored APIBinding", () => {
+  const at = "/registry/apis.kcp.io/apibindings/customresources/c/hats";
+  const claim = { resource: "configmaps", verbs: ["*"] };
+  const open = { ...claim, group: "", identityHash: "" };
+  const differ = (origin: object, destination: object, of = at) =>
+    allowedDifference({
+      key: of,
+      origin: entry(Buffer.from(JSON.stringify(origin))),
+      destination: entry(Buffer.from(JSON.stringify(destination))),
+    });
+
+  it("may be stored with or without what a claim leaves empty", () => {
+    expect(differ(binding([claim], [open]), binding([open], [claim]))).toBeDefined();
+  });
+
+  it.each([
+    ["a claim's group", binding([claim], [claim]), binding([{ ...claim, group: "apps" }], [claim])],
+    ["a claim's identity", binding([open], [open]), binding([{ ...open, identityHash: "h" }], [open])],
+    ["what a claim allows", binding([claim], [claim]), binding([{ ...claim, verbs: [] }], [claim])],
+    ["the claims that are applied", binding([claim], [claim]), binding([claim], [])],
+    ["a tenant's annotation", binding([], []), binding([], [], {})],
+    [
+      "what a claim selects",
+      binding([{ ...claim, selector: { matchLabels: { group: "" } } }], []),
+      binding([{ ...claim, selector: { matchLabels: {} } }], []),
+    ],
+  ])("may not differ in %s", (_what, origin, destination) => {
+    expect(differ(origin, destination)).toBeUndefined();
+  });
+
+  it("may have the export's extra annotations or not, which the export itself may not", () => {
+    const extra = binding([], [], { of: "a tenant", "extra.apis.kcp.io/team": "blue" });
+    expect(differ(binding([], []), extra)).toBeDefined();
+    const apiExport = "/registry/apis.kcp.io/apiexports/customresources/c/hats";
+    expect(differ(binding([], []), extra, apiExport)).toBeUndefined();
   });
 });

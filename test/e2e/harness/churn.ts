@@ -1,9 +1,9 @@
 import { expect } from "vitest";
 import type { Answer } from "../../../kubernetes/api-server.ts";
 import { Ledger } from "../../../testbed/workload/ledger.ts";
-import type { Observed } from "../../../testbed/workload/ledger.ts";
-import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
-import type { KubeObject, Objects } from "../harness/objects.ts";
+import type { LostWrite, Observed } from "../../../testbed/workload/ledger.ts";
+import { CONFIG_MAPS, configMap } from "./objects.ts";
+import type { KubeObject, Objects } from "./objects.ts";
 
 /** Clients that never stop, and remember what they were told. */
 export interface Churn {
@@ -14,12 +14,14 @@ export interface Churn {
   expectKept(): Promise<void>;
 }
 
+/** No fence stands for so long. */
+const READ_FOR_MS = 120_000;
 const isSuccess = ({ status }: Answer) => status >= 200 && status <= 299;
-const lost: Answer = { status: 0, headers: {}, body: "" };
+const unanswered: Answer = { status: 0, headers: {}, body: "" };
 
 async function send(objects: Objects, input: Parameters<Objects["server"]["request"]>[0]): Promise<Answer> {
   const path = objects.path(input.path);
-  return await objects.server.request({ ...input, path, timeoutMs: 5_000 }).catch(() => lost);
+  return await objects.server.request({ ...input, path, timeoutMs: 5_000 }).catch(() => unanswered);
 }
 
 /** Starts `lanes` loops of `step` that end with the step that runs when they are stopped. */
@@ -42,15 +44,23 @@ export async function changeFast(objects: Objects, name: string, lanes: number):
   const known = Array.from({ length: lanes }, () => 0);
   const versions = Array.from({ length: lanes }, () => 0n);
   const backwards: string[] = [];
+  const overwritten: string[] = [];
   let acknowledged = 0;
   const stop = loops(lanes, async (lane) => {
     const number = ++sent[lane]!;
+    const before = [...known];
     const body = { data: { [`lane-${lane}`]: String(number) } };
     const answer = await send(objects, { method: "PATCH", path: `${CONFIG_MAPS}/${name}`, body });
     if (!isSuccess(answer)) return;
     known[lane] = number;
     acknowledged += 1;
-    const version = BigInt((JSON.parse(answer.body) as KubeObject).metadata.resourceVersion);
+    const { metadata, data } = JSON.parse(answer.body) as KubeObject;
+    // What was acknowledged to the others before this was sent is in the object that this changed.
+    for (const [other, least] of before.entries()) {
+      const found = Number(data?.[`lane-${other}`] ?? 0);
+      if (found < least) overwritten.push(`lane ${other} has ${found}, and ${least} was acknowledged`);
+    }
+    const version = BigInt(metadata.resourceVersion);
     if (version <= versions[lane]!) backwards.push(`${versions[lane]} to ${version}`);
     versions[lane] = version;
   });
@@ -67,6 +77,7 @@ export async function changeFast(objects: Objects, name: string, lanes: number):
         expect(found).toBeLessThanOrEqual(sent[lane]!);
       }
       expect(backwards).toEqual([]);
+      expect(overwritten).toEqual([]);
     },
   };
 }
@@ -74,6 +85,7 @@ export async function changeFast(objects: Objects, name: string, lanes: number):
 /** Objects that are deleted and made again under the same name, without a pause; each life has its number in it. */
 export function rebirths(objects: Objects, names: readonly string[]): Churn {
   const ledger = new Ledger();
+  const lost: LostWrite[] = [];
   const uids = new Map<string, string | undefined>();
   const path = (name: string) => `${CONFIG_MAPS}/${name}`;
   const stop = loops(names.length, async (lane) => {
@@ -93,17 +105,20 @@ export function rebirths(objects: Objects, names: readonly string[]): Churn {
       uids.set(name, uid === undefined ? (JSON.parse(answer.body) as KubeObject).metadata.uid : undefined);
       return;
     }
-    // It may have taken effect all the same: what is read now tells.
+    // What was refused has changed nothing; all else may have taken effect: what is read now tells.
+    if (answer.status >= 400 && answer.status <= 499) ledger.refuse(write);
     const found = await read(name);
-    expect(ledger.settle(name, lifeOf(found))).toBeUndefined();
+    const contradicted = ledger.settle(name, lifeOf(found));
+    if (contradicted !== undefined) lost.push(contradicted);
     uids.set(name, found?.metadata.uid);
   });
   const read = async (name: string): Promise<KubeObject | undefined> => {
-    for (;;) {
+    for (const end = performance.now() + READ_FOR_MS; performance.now() < end;) {
       const answer = await send(objects, { path: path(name) });
       if (isSuccess(answer)) return JSON.parse(answer.body) as KubeObject;
       if (answer.status === 404) return undefined;
     }
+    throw new Error(`${name} cannot be read`);
   };
   return {
     stop,
@@ -111,6 +126,7 @@ export function rebirths(objects: Objects, names: readonly string[]): Churn {
       return ledger.acknowledgedCount;
     },
     async expectKept() {
+      expect(lost).toEqual([]);
       for (const name of names) {
         const found = await read(name);
         expect(ledger.judge(name, lifeOf(found))).toBeUndefined();

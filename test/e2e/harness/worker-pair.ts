@@ -1,14 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { pollUntil } from "../../kubernetes/wait.ts";
-import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
-import type { Server } from "../../testbed/process.ts";
-import { makeWorker } from "../e2e/harness/worker.ts";
-import type { StruckMove } from "./fault.ts";
+import { pollUntil } from "../../../kubernetes/wait.ts";
+import { SEARCH_ATTRIBUTES } from "../../../workflows/engine/names.ts";
+import type { Server } from "../../../testbed/process.ts";
+import type { AnyMove } from "./moves.ts";
+import { makeWorker } from "./worker.ts";
 
 /** How long a zombie is left beside its successor at least: it writes at once if anything lets it. */
 const AWAKE_MS = 3_000;
 
-type Described = Awaited<ReturnType<StruckMove["describe"]>>;
+type Described = Awaited<ReturnType<AnyMove["describe"]>>;
 
 interface Zombie {
   readonly server: Server;
@@ -60,7 +60,7 @@ export class WorkerPair {
   }
 
   /** Waits until the new worker has begun a step that the frozen one had, or the move has got on without it. */
-  async untilTakenOver(move: StruckMove): Promise<void> {
+  async untilTakenOver(move: Pick<AnyMove, "describe">): Promise<void> {
     const mine = `${this.#current.pid}@`;
     // Not by a query, which the server may still send to the worker that is frozen.
     const before = phaseOf(await move.describe());
