@@ -3,6 +3,7 @@ import type { WorkflowHandle } from "@temporalio/client";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import type { controlPlaneMigration } from "../../../workflows/control-plane-migration.ts";
 import { controlPlane } from "../../../testbed/control-plane/names.ts";
+import { tellOnFailure } from "../harness/on-failure.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
 
 export type ControlPlaneMove = WorkflowHandle<typeof controlPlaneMigration>;
@@ -24,11 +25,12 @@ export const IMPATIENT = Object.fromEntries(
 
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
 export async function startControlPlaneMove(bed: ControlPlaneBed, input: unknown): Promise<ControlPlaneMove> {
-  return await bed.client.workflow.start<typeof controlPlaneMigration>("controlPlaneMigration", {
+  const move = await bed.client.workflow.start<typeof controlPlaneMigration>("controlPlaneMigration", {
     taskQueue: TASK_QUEUE,
     workflowId: `move-${randomUUID()}`,
     args: [input],
   });
+  return tellOnFailure(bed.client, move);
 }
 
 export async function startTo(

@@ -7,6 +7,7 @@ import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import type { MigrationState } from "../../../workflows/engine/state.ts";
 import type { logicalClusterMigration } from "../../../workflows/logical-cluster-migration.ts";
 import type { Bed } from "./bed.ts";
+import { tellOnFailure } from "./on-failure.ts";
 
 export type Move = WorkflowHandle<typeof logicalClusterMigration>;
 /** A move of whatever kind. */
@@ -40,11 +41,12 @@ export async function startMove(
   input: unknown,
   workflowId = `move-${randomUUID()}`,
 ): Promise<Move> {
-  return await bed.client.workflow.start<typeof logicalClusterMigration>("logicalClusterMigration", {
+  const move = await bed.client.workflow.start<typeof logicalClusterMigration>("logicalClusterMigration", {
     taskQueue: TASK_QUEUE,
     workflowId,
     args: [input],
   });
+  return tellOnFailure(bed.client, move);
 }
 
 /** A whole move. @throws WorkflowFailedError */
