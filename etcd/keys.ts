@@ -133,9 +133,12 @@ export function ownKeys(prefix: string, cluster: string) {
   } as const;
 }
 
-/** Whose turn it is to do what only one move at a time may do to the shard: see turn.ts. */
-export function turnKey(prefix: string): Key {
-  return `${prefix}.rehome/turn`;
+/**
+ * Whose turn it is: see turn.ts.
+ * @param other names the other shard of those that the turn is about; for what is done to one shard it is left out.
+ */
+export function turnKey(prefix: string, other?: string): Key {
+  return other === undefined ? `${prefix}.rehome/turn` : `${prefix}.rehome/turn.${other}`;
 }
 
 /** What the tail watches: the registry and rehome's own keys, in one range and therefore in one order. */

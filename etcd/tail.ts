@@ -132,7 +132,9 @@ export async function startTail(origin: Store, writer: Writer, options: TailOpti
     ended,
     async reach(revision, until) {
       const waiter = Promise.withResolvers<TailProgress>();
-      until?.addEventListener("abort", () => waiter.reject(until.reason), { once: true });
+      const giveUp = () => waiter.reject(until?.reason);
+      if (until?.aborted) giveUp();
+      until?.addEventListener("abort", giveUp, { once: true });
       waiting.set(revision, waiter);
       settle();
       if (over) waiter.reject(over.reason);
@@ -209,7 +211,7 @@ class Follower {
 
   async #apply(write: Write | undefined): Promise<void> {
     const { position } = this.progress;
-    await this.#keepAhead(write?.entry?.modRevision ?? position + 1n);
+    if (write && write.entry === undefined) await this.#keepAhead(position + 1n);
     const { token } = this.#writer;
     const { cursor } = ownKeys(token.store.prefix, this.#options.cluster);
     const { succeeded, revision } = await this.#writer.apply(
@@ -225,7 +227,11 @@ class Follower {
     this.#destinationRevision = revision;
   }
 
-  /** What the origin wrote at `revision` must get one at the destination that is not lower. */
+  /**
+   * What the origin has deleted before `revision` is not deleted at a lower one at the destination. A put may get a lower one:
+   * before the switch every key is lifted above a floor (floor.ts), and only what is gone cannot be. A move that waits for a person
+   * would otherwise raise its destination for ever against moves that come from there.
+   */
   async #keepAhead(revision: bigint): Promise<void> {
     if (this.#options.align === false || this.#destinationRevision >= revision) return;
     const options = { signal: this.#options.signal };

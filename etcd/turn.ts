@@ -1,45 +1,67 @@
-import { LockedError } from "./errors.ts";
-import { ownKeys, turnKey } from "./keys.ts";
+import { LockedError, isFull } from "./errors.ts";
+import { ownKeys } from "./keys.ts";
+import type { Key } from "./keys.ts";
 import { put, remove, when } from "./store.ts";
 import type { Store } from "./store.ts";
 import { lockHolder, parseLock } from "./token.ts";
 import type { Token } from "./token.ts";
 
-/** A move, and the cluster that it moves. */
+/** A move, the cluster that it moves, and what it wants its turn for: moves that want the same have it side by side. */
 export interface Turn {
   readonly cluster: string;
   readonly move: string;
+  readonly way: string;
 }
 
 /**
- * What only one move at a time may do to a store's shard, and the others wait for. It takes no token, so it may be asked for
+ * What moves may not do to a shard, or between two, at the same time, and wait for. It takes no token, so it may be asked for
  * while other steps of the move go on; a move that has lost its lock has lost its turn.
  * @returns whose turn it is, if it is another's
  * @throws LockedError when the move does not hold the lock of its cluster
  */
-export async function takeTurn(store: Store, { cluster, move }: Turn): Promise<Turn | undefined> {
-  const key = turnKey(store.prefix);
+export async function takeTurn(store: Store, key: Key, turn: Turn): Promise<Turn | undefined> {
+  const { cluster, move, way } = turn;
   const { lock } = ownKeys(store.prefix, cluster);
   for (;;) {
     const entries = await store.getMany([key, lock]);
     const [taken, held] = [entries.get(key), entries.get(lock)];
     const holder = held && parseLock(held.value).move;
     if (!held || holder !== move) throw new LockedError(store.name, holder);
-    const turn = taken && (JSON.parse(taken.value.toString()) as Turn);
-    if (turn?.move === move) return undefined;
-    if (turn && (await lockHolder(store, turn.cluster)) === turn.move) return turn;
+    const turns = turnsOf(taken?.value);
+    if (turns.some((one) => one.move === move)) return undefined;
+    const living = await Promise.all(
+      turns.map(async (one) => (await lockHolder(store, one.cluster)) === one.move),
+    );
+    const now = turns.filter((_, index) => living[index]);
+    const other = now.find((one) => one.way !== way);
+    if (other) return other;
     const { succeeded } = await store.transact(
       [when.modifiedAt(key, taken?.modRevision ?? 0n), when.modifiedAt(lock, held.modRevision)],
-      [put(key, JSON.stringify({ cluster, move }))],
+      [put(key, JSON.stringify([...now, { cluster, move, way }]))],
     );
     if (succeeded) return undefined;
   }
 }
 
 /** Ends the move's turn, if it has it: to be called before the lock is released. */
-export async function passTurn(token: Token, move: string): Promise<void> {
-  const key = turnKey(token.store.prefix);
-  const { entry } = await token.store.get(key);
-  if (!entry || (JSON.parse(entry.value.toString()) as Turn).move !== move) return;
-  await token.transact([when.modifiedAt(key, entry.modRevision)], [remove(key)]);
+export async function passTurn(token: Token, key: Key, move: string): Promise<void> {
+  for (;;) {
+    const { entry } = await token.store.get(key);
+    const turns = turnsOf(entry?.value);
+    const others = turns.filter((one) => one.move !== move);
+    if (!entry || others.length === turns.length) return;
+    const rest = others.length === 0 ? remove(key) : put(key, JSON.stringify(others));
+    try {
+      const { succeeded } = await token.transact([when.modifiedAt(key, entry.modRevision)], [rest]);
+      if (succeeded) return;
+    } catch (error) {
+      // The end of its lock is the end of its turn too.
+      if (isFull(error)) return;
+      throw error;
+    }
+  }
+}
+
+function turnsOf(value: Buffer | undefined): Turn[] {
+  return value ? (JSON.parse(value.toString()) as Turn[]) : [];
 }

@@ -110,6 +110,8 @@ async function* responses(
   const cancel = () => stream.cancel();
   signal.addEventListener("abort", cancel, { once: true });
   try {
+    // It may have fired while the stream was opened, and tells that to no listener.
+    if (signal.aborted) return;
     begin(stream);
     // The client's type hides that this is a Node stream; iterating it is what bounds the memory.
     for await (const response of stream as unknown as AsyncIterable<IWatchResponse>) {

@@ -58,7 +58,7 @@ const table: StepTable<LogicalClusterActivities> = {
   verify: { class: "transfer", summary: "Prove both sides equal, key by key, while the cluster is in use" },
   takeTurn: {
     class: "mutate",
-    summary: (s) => `Wait until no other move with the fence inactive is leaving ${s.from}`,
+    summary: (s) => `Wait for the turn to go from ${s.from} to ${s.to}`,
     // As long as moves of others take, and persons whom these wait for. Each attempt is one look, and says whose turn it is.
     limits: { totalMs: 30 * 24 * 60 * 60_000 },
   },
@@ -99,9 +99,9 @@ function subject(move: Move): Subject {
   return { move: move.move, cluster, from, to, revisions: input.revisions };
 }
 
-/** A move that is to wait for a person has no turn meanwhile: its first cutover leads back if another has it then. */
-function needsTurn({ fence, input: { gates }, cutoverTried }: Move): boolean {
-  return fence === "inactive" && (cutoverTried || !(gates.includes("Verify") || gates.includes("Cutover")));
+/** A move that is to wait for a person has no turn meanwhile: its first cutover leads back where it needs one. */
+function needsTurn({ input: { gates }, cutoverTried }: Move): boolean {
+  return cutoverTried || !(gates.includes("Verify") || gates.includes("Cutover"));
 }
 
 const phases = [
@@ -126,7 +126,9 @@ const phases = [
   phase<Move>("Tail", {
     summary: "Carry changes over until hardly any lag is left",
     run: async (move) => {
-      if (needsTurn(move) && patched("turns")) await steps(move).takeTurn(subject(move));
+      if (needsTurn(move) && patched("turns")) {
+        await steps(move).takeTurn({ ...subject(move), fence: move.fence });
+      }
       await steps(move).catchUp(subject(move));
     },
   }),

@@ -38,6 +38,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
     async follow() {
       using work = beginWork("Tail");
       if (!work.signal.aborted) await once(work.signal, "abort");
+      work.signal.throwIfAborted();
     },
     async verify() {
       const none = { families: [], allowed: [], allowedTotal: 0, unequal: 0, samples: [] };

@@ -20,6 +20,7 @@ import {
 import { awaitFound, awaitRouted, nameShardInOwner } from "./routing.ts";
 import { fenceOf, mustHoldLock, openSession, readLogicalCluster, releaseLocks, tokenFor } from "./session.ts";
 import type { Session } from "./session.ts";
+import { passDirection } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 
@@ -41,6 +42,8 @@ export function createFinishActivities(site: KcpSite): Steps {
         async () => await keepFenced(session, fence, subject.fence, work.signal),
       );
       const routedAt = Date.now();
+      await passDirection(session.origin, subject.to, subject);
+      await passDirection(session.destination, subject.from, subject);
       const drainedAt = BigInt(subject.position);
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
       const late = (await isDeleted(session, site.frontProxy))

@@ -7,7 +7,7 @@ import { createPreflight } from "./preflight.ts";
 import { refuseDeleted } from "./deleted.ts";
 import { fenceOf, mustHoldLock, openSession, readLogicalCluster } from "./session.ts";
 import { createTransferActivities } from "./transfer.ts";
-import { mustHaveTurn } from "./turn.ts";
+import { mustHaveDirection, mustHaveTurn } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { createUndoActivities } from "./undo.ts";
 
@@ -33,7 +33,9 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
     },
 
     async takeTurn(subject) {
-      await mustHaveTurn(await site.shard(subject.from), subject, "Timeout");
+      const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
+      if (subject.fence === "inactive") await mustHaveTurn(from, subject, "Timeout");
+      if (subject.revisions !== "accept-relist") await mustHaveDirection(from, to, subject);
     },
 
     async prepareFence(subject) {

@@ -1,6 +1,6 @@
 import { activityInfo } from "@temporalio/activity";
 import { LockedError } from "../../etcd/errors.ts";
-import { logicalClusterKey } from "../../etcd/keys.ts";
+import { logicalClusterKey, turnKey } from "../../etcd/keys.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { Token, lockHolder } from "../../etcd/token.ts";
 import { passTurn } from "../../etcd/turn.ts";
@@ -15,6 +15,7 @@ import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { put, when } from "../../etcd/store.ts";
+import { passDirection } from "./turn.ts";
 import type { Subject } from "./types.ts";
 
 /** One attempt of one mutating step: the two shards, and the right to write to their stores. */
@@ -74,10 +75,15 @@ export async function tokenFor({ store }: Shard, subject: Subject): Promise<Toke
 
 /** Gives the locks back, as the last thing that a move does: a store without this move's lock counts as done. */
 export async function releaseLocks(site: KcpSite, subject: Subject): Promise<void> {
-  for (const name of [subject.from, subject.to]) {
+  const { from, to, move } = subject;
+  for (const [name, other] of [
+    [from, to],
+    [to, from],
+  ] as const) {
     const token = await tokenFor(await site.shard(name), subject);
     if (token === undefined) continue;
-    await passTurn(token, subject.move);
+    await passTurn(token, turnKey(token.store.prefix), move);
+    await passDirection(token, other, subject);
     await token.release();
   }
 }

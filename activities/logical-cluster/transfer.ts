@@ -31,6 +31,8 @@ import type { Work } from "../work.ts";
 const SMALL_LAG_MS = 250;
 /** How often a follower marks the origin's history, to measure its lag. */
 const PULSE_EVERY_MS = 1_000;
+/** Floors (etcd/floor.ts) that an attempt lays. A shard at whatever pace needs two; after more of them others get their chance. */
+const MOST_FLOORS = 3;
 /** How often one that was superseded looks whether it may go on. */
 const LOOK_EVERY_MS = 1_000;
 const SAMPLES = 20;
@@ -58,11 +60,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       }
       const at = Date.now();
       const target = origin + headroomFor(undefined, origin, at);
-      const { revision, puts } = await raiseRevision(session.destination, target, {
-        signal: work.signal,
-        onProgress: (reached) =>
-          work.tell({ done: Number(reached - before), total: Number(target - before), unit: "revisions" }),
-      });
+      const { revision, puts } = await raise(session.destination, target, work);
       await writeFloor(session.destination, { revision, origin, at });
       return { from: String(before), to: String(revision), puts };
     },
@@ -82,6 +80,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       const session = await openSession(site, subject);
       await refuseAfterSwitch(session);
       let changes = 0;
+      let floors = 0;
       for (let quick = 0; ;) {
         const until = await pulse(session.origin);
         const progress = await tailOrCopy(session, work, until);
@@ -89,6 +88,7 @@ export function createTransferActivities(site: KcpSite): Steps {
         quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
         if (quick < 2) continue;
         if (await stayAhead(session, work)) {
+          if (++floors === MOST_FLOORS) throw outrun(session);
           quick = 0;
           continue;
         }
@@ -104,6 +104,8 @@ export function createTransferActivities(site: KcpSite): Steps {
       const timer = setInterval(() => void pulse(session.origin).catch(() => undefined), PULSE_EVERY_MS);
       try {
         while (!work.signal.aborted) await tailOrCopy(session, work);
+        // A worker that shuts down cancels it too, and only one that says so is begun again by another.
+        work.signal.throwIfAborted();
       } catch (error) {
         // A later step of this move goes on from the recorded position. After a repair nobody does: then this activity is
         // tried again, which gives it a new token.
@@ -195,12 +197,30 @@ async function stayAhead({ from, to, destination, cluster, align }: Session, wor
   const headroom = headroomFor(floor, origin, at);
   if (floor.revision >= origin + headroom / 2n) return false;
   // As fast as can be, whoever waits: while keys are written again the origin counts on.
+  await raise(destination, origin + headroom, work);
   const { revision } = await layFloor(destination, origin + headroom, {
     signal: work.signal,
     onProgress: (done) => work.tell({ done, unit: "keys" }),
   });
   await writeFloor(destination, { revision, origin, at });
   return true;
+}
+
+async function raise(token: Token, target: bigint, work: Work) {
+  const before = await token.store.head();
+  return await raiseRevision(token, target, {
+    signal: work.signal,
+    onProgress: (reached) =>
+      work.tell({ done: Number(reached - before), total: Number(target - before), unit: "revisions" }),
+  });
+}
+
+/** Tried again after a while: of moves that raise their shards above each other in a ring (turn.ts knows pairs), one gets through meanwhile. */
+function outrun({ from, to }: Session): Error {
+  return failure("Timeout", {
+    message: `${from.name} has counted its revisions up above those of ${to.name} ${MOST_FLOORS} times in a row`,
+    advice: `tried again by itself; moves in a ring of shards do so to each other: let one end before the next begins, or give "revisions": "accept-relist"`,
+  });
 }
 
 async function countAll(

@@ -1,4 +1,6 @@
-import { takeTurn } from "../../etcd/turn.ts";
+import { turnKey } from "../../etcd/keys.ts";
+import { passTurn, takeTurn } from "../../etcd/turn.ts";
+import type { Token } from "../../etcd/token.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { Subject } from "./types.ts";
@@ -14,10 +16,36 @@ export async function mustHaveTurn(
   subject: Subject,
   type: "Timeout" | "NotVerified",
 ): Promise<void> {
-  const turn = await takeTurn(store, subject);
+  const turn = await takeTurn(store, turnKey(store.prefix), { ...subject, way: subject.move });
   if (turn === undefined) return;
   throw failure(type, {
     message: `it is not the turn of ${subject.cluster} to leave ${name} with the fence inactive`,
     found: `${turn.cluster} leaves it, by the move ${turn.move}`,
   });
+}
+
+/**
+ * Until its switch a move keeps the revision of its destination above that of its origin. Two moves in opposite directions
+ * would do so against each other, and neither would get through.
+ * @throws ApplicationFailure `Timeout` when another move is in the opposite direction.
+ */
+export async function mustHaveDirection(from: Shard, to: Shard, subject: Subject): Promise<void> {
+  const [here, there] = inOrder(from, to);
+  const key = turnKey(here.store.prefix, there.name);
+  const turn = await takeTurn(here.store, key, { ...subject, way: `${from.name} ${to.name}` });
+  if (turn === undefined) return;
+  throw failure("Timeout", {
+    message: `it is not the turn of ${subject.cluster} to go from ${from.name} to ${to.name}`,
+    found: `${turn.cluster} goes the other way, by the move ${turn.move}`,
+  });
+}
+
+/** @param other names the shard that the token is not for: the turn is kept in the store of one of the two. */
+export async function passDirection(token: Token, other: string, { move }: Subject): Promise<void> {
+  await passTurn(token, turnKey(token.store.prefix, other), move);
+}
+
+/** The same for both directions, so that both ask in the same store. */
+function inOrder(from: Shard, to: Shard): [Shard, Shard] {
+  return from.name < to.name ? [from, to] : [to, from];
 }

@@ -161,7 +161,7 @@ export interface LogicalClusterActivities {
   catchUp(subject: Subject): Promise<CaughtUp>;
   follow(subject: Subject): Promise<void>;
   verify(subject: Subject): Promise<Verified>;
-  takeTurn(subject: Subject): Promise<void>;
+  takeTurn(subject: Subject & { fence: FenceKind }): Promise<void>;
   prepareFence(subject: Subject & { fence: FenceKind }): Promise<void>;
   cutover(
     subject: Subject & {

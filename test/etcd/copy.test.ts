@@ -288,7 +288,7 @@ describe("following changes", () => {
     expect((await readPosition(stores.destination, CLUSTER))?.position).toBe(until);
   });
 
-  it("keeps the destination ahead of an origin that runs away", async () => {
+  it("raises the revision of the destination for what is deleted, which no floor lifts, and for nothing else", async () => {
     const { ours } = tenants(5);
     await fill(stores.origin, text(ours));
     const move = await startMove(stores, CLUSTER);
@@ -297,15 +297,17 @@ describe("following changes", () => {
     await Promise.all(
       noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])),
     );
+    const carryOver = async () => {
+      const until = await pulse(move.origin);
+      await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until });
+      return await stores.destination.head();
+    };
     const { revision: changedAt } = await stores.origin.transact([], [put(ours[0]!, "late")]);
-    await tail(stores.origin, move.writer, {
-      cluster: CLUSTER,
-      signal: never,
-      until: await pulse(move.origin),
-    });
-    const { entry } = await stores.destination.get(ours[0]!);
-    expect(entry?.value.toString()).toBe("late");
-    expect(entry!.modRevision).toBeGreaterThanOrEqual(changedAt);
+    expect(await carryOver()).toBeLessThan(changedAt);
+    expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe("late");
+    const { revision: deletedAt } = await stores.origin.transact([], [remove(ours[1]!)]);
+    expect(await carryOver()).toBeGreaterThanOrEqual(deletedAt);
+    expect((await stores.destination.get(ours[1]!)).entry).toBeUndefined();
   });
 
   it("stops a zombie: an older attempt writes nothing after a newer one has begun", async () => {
@@ -334,6 +336,16 @@ describe("following changes", () => {
     await expect(
       tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until }),
     ).rejects.toThrow(CompactedError);
+  });
+});
+
+describe("a watch", () => {
+  it("whose signal fires while its stream is opened ends", async () => {
+    const stop = new AbortController();
+    const range = { start: `${PREFIX}/`, end: `${PREFIX}0` };
+    const next = watch(stores.origin, { range, from: 1n, signal: stop.signal }).next();
+    stop.abort();
+    expect(await next).toMatchObject({ done: true });
   });
 });
 

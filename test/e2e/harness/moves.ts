@@ -1,11 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { WorkflowHandle } from "@temporalio/client";
+import { displayKey, logicalClusterKey, prefixRange } from "../../../etcd/keys.ts";
+import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import type { EndDetails } from "../../../workflows/engine/run.ts";
 import { abortUpdate, approveUpdate, progressQuery } from "../../../workflows/engine/messages.ts";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import type { MigrationState } from "../../../workflows/engine/state.ts";
 import type { logicalClusterMigration } from "../../../workflows/logical-cluster-migration.ts";
+import { SHARDS } from "./bed.ts";
 import type { Bed } from "./bed.ts";
 import { tellOnFailure } from "./on-failure.ts";
 
@@ -46,7 +49,24 @@ export async function startMove(
     workflowId,
     args: [input],
   });
-  return tellOnFailure(bed.client, move);
+  return tellOnFailure(bed.client, move, async (state) => await found(bed, state));
+}
+
+/** What both shards hold of the move and of its cluster's own object. */
+async function found(bed: Bed, state: MigrationState | undefined): Promise<unknown> {
+  // `root:team-a (2kx0q8)`, which is all that a state says of it.
+  const cluster = state && /\((?<id>\w+)\)$/.exec(state.subject)?.groups?.["id"];
+  if (cluster === undefined) return undefined;
+  const shards = SHARDS.map(async (name) => {
+    const store = bed.store(name);
+    const { entries } = await store.read(prefixRange(`${store.prefix}.rehome/`));
+    const { entry } = await store.get(logicalClusterKey(store.prefix, cluster));
+    const object = entry && (JSON.parse(entry.value.toString()) as LogicalCluster);
+    const { annotations, labels } = object?.metadata ?? {};
+    const own = entries.map(({ key, value }) => `${displayKey(key)} ${value.toString()}`);
+    return [name, { own, annotations, labels, phase: object?.status?.phase }];
+  });
+  return Object.fromEntries(await Promise.all(shards)) as unknown;
 }
 
 /** A whole move. @throws WorkflowFailedError */

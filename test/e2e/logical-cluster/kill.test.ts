@@ -21,6 +21,7 @@ import type { Move } from "../harness/moves.ts";
 import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 import { CONFIG_MAPS } from "../harness/objects.ts";
+import { makeWorker } from "../harness/worker.ts";
 import { WorkerPair } from "../harness/worker-pair.ts";
 import { rebirths } from "../harness/churn.ts";
 import type { Churn } from "../harness/churn.ts";
@@ -255,6 +256,22 @@ describe("kill -9 of the worker, while the tenant writes", () => {
       }
       return ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
     });
+  });
+
+  test("a worker that is replaced while a move waits for a person leaves it waiting", async () => {
+    const to = other(shard);
+    const served = await lasting();
+    await bed.worker.stop();
+    const leaving = await makeWorker(bed.testbed.rehomeConfig, "--shutdown-grace-ms", "200");
+    await leaving.start();
+    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
+    await untilGate(move, "Cutover");
+    await untilPending(move, "follow");
+    await leaving.stop();
+    await bed.worker.start();
+    await untilPending(move, "follow");
+    await approve(move, "Cutover");
+    await finish(move, to, served);
   });
 
   test("has lost no write of the tenant, over all these moves", async () => {

@@ -1,0 +1,69 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectSettledOn } from "../harness/aftermath.ts";
+import { Bed } from "../harness/bed.ts";
+import { approve, runMove, startMove, untilGate } from "../harness/moves.ts";
+import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
+import { makeProvider, makeTenant } from "../harness/tenant.ts";
+import type { Tenant } from "../harness/tenant.ts";
+
+/** Each move keeps the revision of its destination above that of its origin, and here these are the same two shards. */
+let bed: Bed;
+let there: Tenant;
+let back: Tenant;
+beforeAll(async () => {
+  bed = await Bed.open();
+  const provider = await makeProvider(bed, "root");
+  there = await makeTenant(bed, "root", provider);
+  back = await makeTenant(bed, "shard-1", provider);
+});
+afterAll(async () => {
+  await bed?.close();
+});
+
+const WRITE_EVERY_MS = 200;
+
+/** Changes the tenant's objects until disposed. What a fence refuses is none of this test's. */
+function keepBusy({ objects }: Tenant): AsyncDisposable {
+  const stop = new AbortController();
+  const write = async () => {
+    for (let count = 0; !stop.signal.aborted; count++) {
+      const name = `busy-${count % 10}`;
+      await objects.create(CONFIG_MAPS, configMap(name, {})).catch(() => undefined);
+      await objects.patch(`${CONFIG_MAPS}/${name}`, { data: { count: `${count}` } }).catch(() => undefined);
+      await delay(WRITE_EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+    }
+  };
+  const written = write();
+  return {
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await written;
+    },
+  };
+}
+
+test("a move that waits for a person, its tenant being busy, holds up none in the opposite direction", async () => {
+  await using _ = keepBusy(there);
+  const waiting = await startMove(bed, {
+    logicalCluster: there.path,
+    to: "shard-1",
+    gates: ["Cutover"],
+  });
+  await untilGate(waiting, "Cutover");
+  expect(await runMove(bed, { logicalCluster: back.path, to: "root" })).toMatchObject({ verified: true });
+  await approve(waiting, "Cutover");
+  expect(await waiting.result()).toMatchObject({ verified: true });
+});
+
+test("two moves in opposite directions, both tenants being busy, get through side by side", async () => {
+  await using busy = new AsyncDisposableStack();
+  for (const tenant of [there, back]) busy.use(keepBusy(tenant));
+  const reports = await Promise.all([
+    runMove(bed, { logicalCluster: there.path, to: "root" }),
+    runMove(bed, { logicalCluster: back.path, to: "shard-1" }),
+  ]);
+  for (const report of reports) expect(report).toMatchObject({ verified: true });
+  await expectSettledOn(bed, there, "root");
+  await expectSettledOn(bed, back, "shard-1");
+});
