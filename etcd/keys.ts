@@ -129,6 +129,8 @@ export function ownKeys(prefix: string, cluster: string) {
     /** Without it, as the attempt has written it, no switch takes effect. */
     armed: `${base}/armed`,
     switched: `${base}/switched`,
+    /** When every front-proxy was first seen to serve from the destination. */
+    routed: `${base}/routed`,
     late: `${base}/late`,
   } as const;
 }

@@ -50,8 +50,11 @@ export async function startWorkers(options: StartOptions): Promise<RunningWorker
       ...common,
       taskQueue,
       workflowBundle: options.bundle,
-      // A dead worker's sticky queue may hold a workflow task for this long: inside a fence that is outage.
-      stickyQueueScheduleToStartTimeout: "1 second",
+      // A query that comes between a step's end and the workflow task for it runs the workflow ahead, and where that is cached an
+      // update which comes next is handled later than in any replay: "Nondeterminism error: Update machine does not handle this
+      // event", for ever (seen with @temporalio/worker 1.24, after worker deaths and resets). Nor does a dead worker's
+      // sticky queue hold a task then.
+      maxCachedWorkflows: 0,
     }),
     await Worker.create({
       ...common,

@@ -20,6 +20,7 @@ import {
 import { awaitFound, awaitRouted, nameShardInOwner } from "./routing.ts";
 import { fenceOf, mustHoldLock, openSession, readLogicalCluster, releaseLocks, tokenFor } from "./session.ts";
 import type { Session } from "./session.ts";
+import { recordRouted } from "./switched.ts";
 import { passDirection } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -41,7 +42,7 @@ export function createFinishActivities(site: KcpSite): Steps {
         work.signal,
         async () => await keepFenced(session, fence, subject.fence, work.signal),
       );
-      const routedAt = Date.now();
+      const routedAt = await recordRouted(session);
       await passDirection(session.origin, subject.to, subject);
       await passDirection(session.destination, subject.from, subject);
       const drainedAt = BigInt(subject.position);

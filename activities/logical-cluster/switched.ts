@@ -1,5 +1,5 @@
 import { ownKeys } from "../../etcd/keys.ts";
-import { remove, when } from "../../etcd/store.ts";
+import { put, remove, when } from "../../etcd/store.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -20,6 +20,17 @@ export async function preventSwitch(session: Session): Promise<Switched | undefi
   const { switched, armed } = ownKeys(session.to.store.prefix, session.cluster);
   const { succeeded } = await session.destination.transact([when.modifiedAt(switched, 0n)], [remove(armed)]);
   return succeeded ? undefined : await readSwitched(session);
+}
+
+/**
+ * Notes down that the front-proxies serve from the destination.
+ * @returns when they were seen to for the first time, ms: what later attempts wait for, no user waits for.
+ */
+export async function recordRouted({ destination, cluster }: Session): Promise<number> {
+  const now = Date.now();
+  const { routed } = ownKeys(destination.store.prefix, cluster);
+  const { succeeded } = await destination.transact([when.modifiedAt(routed, 0n)], [put(routed, String(now))]);
+  return succeeded ? now : Number((await destination.store.get(routed)).entry?.value.toString());
 }
 
 /** Whether an attempt was about to ask for the fence, and none has taken it off again. */

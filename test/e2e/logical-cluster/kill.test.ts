@@ -56,7 +56,7 @@ const fenceIn = (phase: string) => (change: Change, cluster: string) =>
 const isCut = (change: Change, cluster: string) =>
   fenceIn("Preparing")(change, cluster) && fenceStateOf(change).originShard !== "rehome-none";
 const puts =
-  (which: "lock" | "filler" | "fence" | "switched") =>
+  (which: "lock" | "filler" | "fence" | "switched" | "routed") =>
   ({ entry, type }: Change, cluster: string) =>
     type === "Put" && entry.key === own(cluster)[which];
 
@@ -255,6 +255,21 @@ describe("kill -9 of the worker, while the tenant writes", () => {
         await bed.worker.start();
       }
       return ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
+    });
+  });
+
+  test("when users are served again: what comes after is not counted as outage", async () => {
+    await untilStruck(async () => {
+      const to = other(shard);
+      const served = await lasting();
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+      const routed = await nextChange(bed.store(to), (change) => puts("routed")(change, tenant.cluster));
+      const { entry } = await routed.seen;
+      const pending = await kill(move);
+      await finish(move, to, served);
+      const { outage, switched } = await move.result();
+      expect(outage?.routingMs).toBe(Number(entry.value.toString()) - switched!.switchedAt);
+      return pending.join() === "awaitRouting";
     });
   });
 
