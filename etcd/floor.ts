@@ -11,7 +11,8 @@ import { forEachConcurrently } from "./writer.ts";
  * The floor: a revision of the destination that every copied key is above. Until the switch it must also be above all
  * that the origin has counted. Otherwise a client that resumes its watch with the origin's newest resourceVersion is never
  * told the new ones of objects that nobody changes, keeps the old ones in its cache, and has each update of such an object
- * refused with 409.
+ * refused with 409. What was deleted while the floor was too low is deleted once more above a new one (revisions.ts, tombstones), and
+ * whatever is written at the destination after a floor was laid is above it by itself.
  */
 export interface Floor {
   readonly revision: bigint;

@@ -1,16 +1,12 @@
 import { isCarried } from "./copy.ts";
 import { ownKeys, parseKey, watchedRange } from "./keys.ts";
 import type { Key } from "./keys.ts";
-import { raiseRevision } from "./revisions.ts";
 import { put, when } from "./store.ts";
 import type { Store } from "./store.ts";
 import type { Token } from "./token.ts";
 import { watch } from "./watch.ts";
 import type { Change } from "./watch.ts";
 import type { Write, Writer } from "./writer.ts";
-
-/** How far the destination's revision is kept ahead, so that it needs no raising while a fence is up. */
-const REVISION_MARGIN = 500n;
 
 export interface TailProgress {
   /** Every change of the cluster up to this origin revision has been acknowledged by the destination. */
@@ -26,8 +22,6 @@ export interface TailOptions {
   readonly signal: AbortSignal;
   /** Which families to carry over; all when left out. */
   readonly includes?: (family: string) => boolean;
-  /** Whether to keep the destination's revision ahead of the origin's (see revisions.ts); true when left out. */
-  readonly align?: boolean;
   readonly onProgress?: (progress: Readonly<TailProgress>) => void;
 }
 
@@ -76,7 +70,7 @@ export async function writePosition(destination: Token, position: bigint): Promi
 /**
  * Carries the origin's changes over, in order, from the recorded position on, until `until` or until `signal` aborts.
  * Each change is one transaction that also moves the position, so no change is applied twice or left out, whatever
- * crashes when.
+ * crashes when. At which revisions of the destination is not looked at: see floor.ts.
  * @throws CompactedError when the position has fallen out of the origin's history: copy again, then tail again.
  * @throws SupersededError when a newer attempt has taken over.
  */
@@ -156,7 +150,6 @@ class Follower {
   #changed = new Set<Key>();
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
-  #destinationRevision = 0n;
 
   constructor(origin: Store, writer: Writer, options: TailOptions) {
     this.#origin = origin;
@@ -169,7 +162,6 @@ class Follower {
     const recorded = await readPosition(this.#writer.token.store, this.#options.cluster);
     if (!recorded) throw new Error(`${this.#writer.token.store.name}: nothing has been copied yet`);
     this.#stored = this.progress.position = recorded.position;
-    this.#destinationRevision = recorded.revision;
     return recorded.position + 1n;
   }
 
@@ -211,10 +203,9 @@ class Follower {
 
   async #apply(write: Write | undefined): Promise<void> {
     const { position } = this.progress;
-    if (write && write.entry === undefined) await this.#keepAhead(position + 1n);
     const { token } = this.#writer;
     const { cursor } = ownKeys(token.store.prefix, this.#options.cluster);
-    const { succeeded, revision } = await this.#writer.apply(
+    const { succeeded } = await this.#writer.apply(
       write,
       [when.valueIs(cursor, String(this.#stored))],
       [put(cursor, String(position))],
@@ -224,19 +215,6 @@ class Follower {
       throw new Error(`${token.store.name}: the recorded position is not the one this attempt wrote`);
     }
     this.#stored = position;
-    this.#destinationRevision = revision;
-  }
-
-  /**
-   * What the origin has deleted before `revision` is not deleted at a lower one at the destination. A put may get a lower one:
-   * before the switch every key is lifted above a floor (floor.ts), and only what is gone cannot be. A move that waits for a person
-   * would otherwise raise its destination for ever against moves that come from there.
-   */
-  async #keepAhead(revision: bigint): Promise<void> {
-    if (this.#options.align === false || this.#destinationRevision >= revision) return;
-    const options = { signal: this.#options.signal };
-    const raised = await raiseRevision(this.#writer.token, revision + REVISION_MARGIN, options);
-    this.#destinationRevision = raised.revision;
   }
 }
 

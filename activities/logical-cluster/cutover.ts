@@ -31,7 +31,7 @@ import type { Session } from "./session.ts";
 import { isFenceRecorded, preventSwitch, readSwitched } from "./switched.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { nameTooLarge } from "./too-large.ts";
-import { mustHaveTurn } from "./turn.ts";
+import { mustHaveDirection, mustHaveTurn } from "./turn.ts";
 import type { LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
 
@@ -71,6 +71,7 @@ export function createCutover(site: KcpSite): Cutover {
     if (await isFenceRecorded(session)) await openAgain(session, input.fence, fence, work.signal);
     refuseFull(session);
     if (input.fence === "inactive") await mustHaveTurn(session.from, input, "NotVerified");
+    if (session.align) await mustHaveDirection(session.from, session.to, input, "NotVerified");
     refuseOldProof(session, input);
     refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
     // Found here it costs no fence; the switch looks once more, in its transaction.
@@ -112,13 +113,14 @@ function refuseOldProof(session: Session, { provenAt }: Input): void {
 }
 
 async function cutOver(session: Session, input: Input, fence: Fence, signal: AbortSignal): Promise<Switched> {
+  // Before both shards hold the late families, and others can resolve neither: it may be a while until the move comes here again.
+  await mustBeAhead(session, await session.from.store.head());
   await copyLateFamilies(session, signal).catch(async (error: unknown) => {
     throw await nameTooLarge(error, session);
   });
   await using running = await startTail(session.from.store, session.writer, {
     cluster: input.cluster,
     signal,
-    align: session.align,
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
   await fence.prepare();
@@ -144,9 +146,9 @@ const kinship = ({ value }: Entry) => kinshipOf(value);
 
 /** Copies the families that have waited for the cutover, as of the position that all others have reached. */
 async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
-  const { from, to, cluster, writer, align } = session;
+  const { from, to, cluster, writer } = session;
   const until = await pulse(session.origin);
-  await tail(from.store, writer, { cluster, signal, until, align, includes: isEarly });
+  await tail(from.store, writer, { cluster, signal, until, includes: isEarly });
   const revision = await settlePosition(session.destination, until);
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),

@@ -43,8 +43,7 @@ export function createFinishActivities(site: KcpSite): Steps {
         async () => await keepFenced(session, fence, subject.fence, work.signal),
       );
       const routedAt = await recordRouted(session);
-      await passDirection(session.origin, subject.to, subject);
-      await passDirection(session.destination, subject.from, subject);
+      await passDirection(session, subject);
       const drainedAt = BigInt(subject.position);
       // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
       const late = (await isDeleted(session, site.frontProxy))

@@ -35,7 +35,7 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
     async takeTurn(subject) {
       const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
       if (subject.fence === "inactive") await mustHaveTurn(from, subject, "Timeout");
-      if (subject.revisions !== "accept-relist") await mustHaveDirection(from, to, subject);
+      if (subject.revisions !== "accept-relist") await mustHaveDirection(from, to, subject, "Timeout");
     },
 
     async prepareFence(subject) {

@@ -15,7 +15,6 @@ import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite, Shard } from "../../sites/kcp.ts";
 import { put, when } from "../../etcd/store.ts";
-import { passDirection } from "./turn.ts";
 import type { Subject } from "./types.ts";
 
 /** One attempt of one mutating step: the two shards, and the right to write to their stores. */
@@ -83,7 +82,7 @@ export async function releaseLocks(site: KcpSite, subject: Subject): Promise<voi
     const token = await tokenFor(await site.shard(name), subject);
     if (token === undefined) continue;
     await passTurn(token, turnKey(token.store.prefix), move);
-    await passDirection(token, other, subject);
+    await passTurn(token, turnKey(token.store.prefix, other), move);
     await token.release();
   }
 }

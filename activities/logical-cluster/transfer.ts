@@ -31,7 +31,7 @@ import type { Work } from "../work.ts";
 const SMALL_LAG_MS = 250;
 /** How often a follower marks the origin's history, to measure its lag. */
 const PULSE_EVERY_MS = 1_000;
-/** Floors (etcd/floor.ts) that an attempt lays. A shard at whatever pace needs two; after more of them others get their chance. */
+/** Floors (etcd/floor.ts) that an attempt lays: each foresees the pace of the origin from the one before. */
 const MOST_FLOORS = 3;
 /** How often one that was superseded looks whether it may go on. */
 const LOOK_EVERY_MS = 1_000;
@@ -87,8 +87,8 @@ export function createTransferActivities(site: KcpSite): Steps {
         changes += progress.changes;
         quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
         if (quick < 2) continue;
-        if (await stayAhead(session, work)) {
-          if (++floors === MOST_FLOORS) throw outrun(session);
+        if (await stayAhead(session, work, floors)) {
+          floors += 1;
           quick = 0;
           continue;
         }
@@ -164,8 +164,6 @@ async function clearOldCopies(
 async function copyEverything(session: Session, work: Work) {
   const { from, to, origin, destination, writer, cluster } = session;
   const revision = await pulse(origin);
-  // Also what is written for what is gone at the origin, tombstones among it, must be above what its clients have seen.
-  if (session.align) await raiseRevision(destination, revision, { signal: work.signal });
   const ranges = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isEarly(family),
   );
@@ -189,19 +187,24 @@ async function copyEverything(session: Session, work: Work) {
 /**
  * Where the origin has used up half of its headroom, all that was copied is lifted above what it will count until the
  * switch. @returns whether that was necessary, so that there is more to catch up with.
+ * @param laid how many floors this attempt has laid already
  */
-async function stayAhead({ from, to, destination, cluster, align }: Session, work: Work): Promise<boolean> {
+async function stayAhead(session: Session, work: Work, laid: number): Promise<boolean> {
+  const { from, to, destination, cluster, align } = session;
   const floor = align ? await readFloor(to.store, cluster) : undefined;
   if (floor === undefined) return false;
   const [origin, at] = [await from.store.head(), Date.now()];
   const headroom = headroomFor(floor, origin, at);
   if (floor.revision >= origin + headroom / 2n) return false;
+  if (laid === MOST_FLOORS) throw outrun(session);
   // As fast as can be, whoever waits: while keys are written again the origin counts on.
   await raise(destination, origin + headroom, work);
   const { revision } = await layFloor(destination, origin + headroom, {
     signal: work.signal,
     onProgress: (done) => work.tell({ done, unit: "keys" }),
   });
+  const until = await pulse(session.origin);
+  await writeTombstones(from.store, session.writer, { cluster, until, signal: work.signal });
   await writeFloor(destination, { revision, origin, at });
   return true;
 }
@@ -215,11 +218,11 @@ async function raise(token: Token, target: bigint, work: Work) {
   });
 }
 
-/** Tried again after a while: of moves that raise their shards above each other in a ring (turn.ts knows pairs), one gets through meanwhile. */
+/** Tried again after a while, in which others get their chance. */
 function outrun({ from, to }: Session): Error {
   return failure("Timeout", {
-    message: `${from.name} has counted its revisions up above those of ${to.name} ${MOST_FLOORS} times in a row`,
-    advice: `tried again by itself; moves in a ring of shards do so to each other: let one end before the next begins, or give "revisions": "accept-relist"`,
+    message: `${to.name} was raised above ${from.name} ${MOST_FLOORS} times, and each time ${from.name} had counted that up before all copies stood above it`,
+    advice: `tried again by itself; moves in a ring of shards do so to each other: let one end first; "revisions": "accept-relist" does without`,
   });
 }
 
@@ -237,7 +240,7 @@ async function countAll(
 /** Tails; where the place in the origin's history has been compacted away, compares and repairs, and tails on. */
 async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise<TailProgress> {
   const { from, to, cluster, writer } = session;
-  const options = { cluster, signal: work.signal, includes: isEarly, align: session.align };
+  const options = { cluster, signal: work.signal, includes: isEarly };
   try {
     return await tail(from.store, writer, {
       ...options,

@@ -27,22 +27,32 @@ export async function mustHaveTurn(
 /**
  * Until its switch a move keeps the revision of its destination above that of its origin. Two moves in opposite directions
  * would do so against each other, and neither would get through.
- * @throws ApplicationFailure `Timeout` when another move is in the opposite direction.
+ * @param type of the failure: `Timeout` is tried again here, `NotVerified` leads back to where it can be waited for.
+ * @throws ApplicationFailure of that type when another move is in the opposite direction.
  */
-export async function mustHaveDirection(from: Shard, to: Shard, subject: Subject): Promise<void> {
+export async function mustHaveDirection(
+  from: Shard,
+  to: Shard,
+  subject: Subject,
+  type: "Timeout" | "NotVerified",
+): Promise<void> {
   const [here, there] = inOrder(from, to);
   const key = turnKey(here.store.prefix, there.name);
   const turn = await takeTurn(here.store, key, { ...subject, way: `${from.name} ${to.name}` });
   if (turn === undefined) return;
-  throw failure("Timeout", {
+  throw failure(type, {
     message: `it is not the turn of ${subject.cluster} to go from ${from.name} to ${to.name}`,
     found: `${turn.cluster} goes the other way, by the move ${turn.move}`,
   });
 }
 
-/** @param other names the shard that the token is not for: the turn is kept in the store of one of the two. */
-export async function passDirection(token: Token, other: string, { move }: Subject): Promise<void> {
-  await passTurn(token, turnKey(token.store.prefix, other), move);
+/** For others not to wait until all is cleaned up, and with it the lock is released: then it ends too. */
+export async function passDirection(
+  { origin, destination }: { readonly origin: Token; readonly destination: Token },
+  { from, to, move }: Subject,
+): Promise<void> {
+  const [token, other] = from < to ? [origin, to] : [destination, from];
+  await passTurn(token, turnKey(token.store.prefix, other), move).catch(() => undefined);
 }
 
 /** The same for both directions, so that both ask in the same store. */

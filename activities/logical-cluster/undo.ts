@@ -9,6 +9,7 @@ import { removeWatchedKeys } from "./remove-watched.ts";
 import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import { isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
+import { passDirection } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -38,6 +39,7 @@ export function createUndoActivities(site: KcpSite): Steps {
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject, { deletesOnly: true });
+      await passDirection(session, subject);
       await refuseServed(session);
       for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
         if (await removeAll(session, work)) quiet = 0;

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
@@ -102,11 +103,7 @@ describe("a lost worker", () => {
 
   test("killed in the cutover: another runs it again within seconds", async () => {
     await harness.stopWorkers();
-    const { address, namespace } = inject("temporal");
-    const script = fileURLToPath(new URL("./fixtures/worker-process.ts", import.meta.url));
-    const victim = spawn(process.execPath, [script, address, namespace, harness.taskQueue], {
-      stdio: "inherit",
-    });
+    const victim = spawnWorker();
     const handle = await harness.start({ script: { Cutover: "hold" } });
     await untilState(handle, ({ phase }) => phase === "Cutover");
     await untilStarted(handle, "cutover");
@@ -122,6 +119,25 @@ describe("a lost worker", () => {
     expect(await progressOf(handle)).toMatchObject({ status: "completed", comebacks: 0 });
   });
 });
+
+/** See workers/start.ts for what comes of a workflow that one worker keeps in its memory. */
+test("no turn of a workflow waits for the worker that had the one before", async () => {
+  const handle = await harness.start({ gates: ["Cutover"] });
+  await untilState(handle, ({ waitingFor }) => waitingFor === "Cutover");
+  await handle.executeUpdate(approveUpdate, { args: [{ gate: "Cutover", by: "ada" }] });
+  await handle.result();
+  const { events } = await handle.fetchHistory();
+  const queues = events?.flatMap(
+    ({ workflowTaskScheduledEventAttributes: task }) => task?.taskQueue?.name ?? [],
+  );
+  expect(new Set(queues)).toEqual(new Set([harness.taskQueue]));
+});
+
+function spawnWorker(): ChildProcess {
+  const { address, namespace } = inject("temporal");
+  const script = fileURLToPath(new URL("./fixtures/worker-process.ts", import.meta.url));
+  return spawn(process.execPath, [script, address, namespace, harness.taskQueue], { stdio: "inherit" });
+}
 
 async function untilStarted(handle: Handle, activity: string): Promise<void> {
   const isStarted = async (): Promise<boolean> => {

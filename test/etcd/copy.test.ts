@@ -226,7 +226,7 @@ describe("copying a cluster", () => {
 });
 
 describe("following changes", () => {
-  it("applies puts, deletes and re-creations in order, each at a revision not below the origin's", async () => {
+  it("applies puts, deletes and re-creations in order, one by one", async () => {
     const { ours } = tenants(50);
     await fill(stores.origin, text(ours));
     const move = await startMove(stores, CLUSTER);
@@ -288,7 +288,7 @@ describe("following changes", () => {
     expect((await readPosition(stores.destination, CLUSTER))?.position).toBe(until);
   });
 
-  it("raises the revision of the destination for what is deleted, which no floor lifts, and for nothing else", async () => {
+  it("does not raise the destination, however fast the origin counts: two moves would do so against each other", async () => {
     const { ours } = tenants(5);
     await fill(stores.origin, text(ours));
     const move = await startMove(stores, CLUSTER);
@@ -297,16 +297,12 @@ describe("following changes", () => {
     await Promise.all(
       noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])),
     );
-    const carryOver = async () => {
-      const until = await pulse(move.origin);
-      await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until });
-      return await stores.destination.head();
-    };
-    const { revision: changedAt } = await stores.origin.transact([], [put(ours[0]!, "late")]);
-    expect(await carryOver()).toBeLessThan(changedAt);
-    expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe("late");
+    await stores.origin.transact([], [put(ours[0]!, "late")]);
     const { revision: deletedAt } = await stores.origin.transact([], [remove(ours[1]!)]);
-    expect(await carryOver()).toBeGreaterThanOrEqual(deletedAt);
+    const until = await pulse(move.origin);
+    await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until });
+    expect(await stores.destination.head()).toBeLessThan(deletedAt);
+    expect((await stores.destination.get(ours[0]!)).entry?.value.toString()).toBe("late");
     expect((await stores.destination.get(ours[1]!)).entry).toBeUndefined();
   });
 

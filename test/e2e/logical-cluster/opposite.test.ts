@@ -31,6 +31,7 @@ function keepBusy({ objects }: Tenant): AsyncDisposable {
       const name = `busy-${count % 10}`;
       await objects.create(CONFIG_MAPS, configMap(name, {})).catch(() => undefined);
       await objects.patch(`${CONFIG_MAPS}/${name}`, { data: { count: `${count}` } }).catch(() => undefined);
+      if (count % 3 === 0) await objects.remove(`${CONFIG_MAPS}/${name}`).catch(() => undefined);
       await delay(WRITE_EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
     }
   };

@@ -99,10 +99,15 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
   test("gets new resourceVersions of all objects, also when the origin has counted on at a gate", async () => {
     const { objects } = tenant;
     const [from, to] = ["shard-1", "root"] as const;
+    await objects.create(CONFIG_MAPS, configMap("passing", {}));
     const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: ["Cutover"] });
     await untilGate(move, "Cutover");
     await raiseRevision(from, 6_000);
     const { resourceVersion } = (await objects.list(CONFIG_MAPS)).metadata;
+    await objects.remove(`${CONFIG_MAPS}/passing`);
+    // Carried over at once, at a revision that this client would take for old.
+    const passing = `/registry/core/configmaps/${tenant.cluster}/default/passing`;
+    await expect.poll(async () => (await bed.store(to).get(passing)).entry).toBeUndefined();
     await approve(move, "Cutover");
     expect((await move.result()).verified).toBe(true);
     const resumed = await watchFrom(CONFIG_MAPS, resourceVersion);
@@ -116,6 +121,7 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
           object.metadata.name === name && object.metadata.resourceVersion === metadata.resourceVersion,
       );
     }
+    await resumed.until(named("DELETED", "passing"));
     resumed.close();
     expect(stepOf(await stateOf(move), "Tail")?.runs).toBe(2);
     await runMove(bed, { logicalCluster: tenant.path, to: from });
