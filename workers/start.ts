@@ -55,6 +55,8 @@ export async function startWorkers(options: StartOptions): Promise<RunningWorker
       // event", for ever (seen with @temporalio/worker 1.24, after worker deaths and resets). Nor does a dead worker's
       // sticky queue hold a task then.
       maxCachedWorkflows: 0,
+      // They are run one at a time then. The others wait at the server, for any worker, and not here, where their time runs out.
+      maxConcurrentWorkflowTaskExecutions: 2,
     }),
     await Worker.create({
       ...common,

@@ -34,7 +34,7 @@ export async function mustBeEqual(
 }
 
 /** What the origin may count inside the fence. */
-const FENCE_HEADROOM = 500n;
+export const FENCE_HEADROOM = 500n;
 
 /**
  * @param origin its revision

@@ -23,7 +23,14 @@ import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { seedBoundCrds } from "./bound-crds.ts";
 import { refuseDeleted, refuseSuspended } from "./deleted.ts";
-import { isSeenFenced, mustBeAhead, mustBeEqual, mustBeFenced, mustCountAlike } from "./cutover-checks.ts";
+import {
+  FENCE_HEADROOM,
+  isSeenFenced,
+  mustBeAhead,
+  mustBeEqual,
+  mustBeFenced,
+  mustCountAlike,
+} from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
 import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
@@ -114,7 +121,7 @@ function refuseOldProof(session: Session, { provenAt }: Input): void {
 
 async function cutOver(session: Session, input: Input, fence: Fence, signal: AbortSignal): Promise<Switched> {
   // Before both shards hold the late families, and others can resolve neither: it may be a while until the move comes here again.
-  await mustBeAhead(session, await session.from.store.head());
+  await mustBeAhead(session, await session.from.store.head(), 2n * FENCE_HEADROOM);
   await copyLateFamilies(session, signal).catch(async (error: unknown) => {
     throw await nameTooLarge(error, session);
   });

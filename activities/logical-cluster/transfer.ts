@@ -3,7 +3,7 @@ import { copySnapshot } from "../../etcd/copy.ts";
 import { CompactedError, SupersededError } from "../../etcd/errors.ts";
 import { headroomFor, layFloor, readFloor, writeFloor } from "../../etcd/floor.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
-import { pulse, readPosition, tail, writePosition } from "../../etcd/tail.ts";
+import { pulse, readPosition, settlePosition, tail, writePosition } from "../../etcd/tail.ts";
 import type { TailProgress } from "../../etcd/tail.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
@@ -203,8 +203,11 @@ async function stayAhead(session: Session, work: Work, laid: number): Promise<bo
     signal: work.signal,
     onProgress: (done) => work.tell({ done, unit: "keys" }),
   });
+  // Once what came before it is carried over: who owned what has gone may have had another owner since, and would go with it.
   const until = await pulse(session.origin);
-  await writeTombstones(from.store, session.writer, { cluster, until, signal: work.signal });
+  await tailOrCopy(session, work, until);
+  const position = await settlePosition(destination, until);
+  await writeTombstones(from.store, session.writer, { cluster, until: position, signal: work.signal });
   await writeFloor(destination, { revision, origin, at });
   return true;
 }

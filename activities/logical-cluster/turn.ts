@@ -52,7 +52,7 @@ export async function passDirection(
   { from, to, move }: Subject,
 ): Promise<void> {
   const [token, other] = from < to ? [origin, to] : [destination, from];
-  await passTurn(token, turnKey(token.store.prefix, other), move).catch(() => undefined);
+  await passTurn(token, turnKey(token.store.prefix, other), move);
 }
 
 /** The same for both directions, so that both ask in the same store. */

@@ -42,6 +42,10 @@ type Update = "approve" | "pause" | "resume" | "abort";
 
 /** Why an update was refused. Also proves that it left no event. */
 async function refusal(handle: Handle, update: Update, input: unknown): Promise<string> {
+  // A query may show what the history does not hold yet.
+  await expect
+    .poll(async () => (await handle.describe()).raw.pendingWorkflowTask ?? undefined)
+    .toBeUndefined();
   const before = await eventCount(handle);
   const { type, message } = await failureOf(
     handle.executeUpdate<string, [unknown]>(update, { args: [input] }),
