@@ -29,10 +29,7 @@ export async function takeTurn(store: Store, key: Key, turn: Turn): Promise<Turn
     if (!held || holder !== move) throw new LockedError(store.name, holder);
     const turns = turnsOf(taken?.value);
     if (turns.some((one) => one.move === move)) return undefined;
-    const living = await Promise.all(
-      turns.map(async (one) => (await lockHolder(store, one.cluster)) === one.move),
-    );
-    const now = turns.filter((_, index) => living[index]);
+    const now = await living(store, turns);
     const other = now.find((one) => one.way !== way);
     if (other) return other;
     const { succeeded } = await store.transact(
@@ -41,6 +38,12 @@ export async function takeTurn(store: Store, key: Key, turn: Turn): Promise<Turn
     );
     if (succeeded) return undefined;
   }
+}
+
+/** Whose turn it is now. */
+export async function turnsNow(store: Store, key: Key): Promise<Turn[]> {
+  const { entry } = await store.get(key);
+  return await living(store, turnsOf(entry?.value));
 }
 
 /** Ends the move's turn, if it has it: to be called before the lock is released. */
@@ -60,6 +63,12 @@ export async function passTurn(token: Token, key: Key, move: string): Promise<vo
       throw error;
     }
   }
+}
+
+/** A move that has lost its lock is over, whatever it has left behind. */
+async function living(store: Store, turns: readonly Turn[]): Promise<Turn[]> {
+  const holders = await Promise.all(turns.map(async ({ cluster }) => await lockHolder(store, cluster)));
+  return turns.filter(({ move }, index) => holders[index] === move);
 }
 
 function turnsOf(value: Buffer | undefined): Turn[] {

@@ -23,6 +23,7 @@ import type { Session } from "./session.ts";
 import { clearCopiesOf } from "./copies.ts";
 import { refuseAfterSwitch } from "./switched.ts";
 import { nameTooLarge } from "./too-large.ts";
+import { hasDirection, isOpposed } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
@@ -59,7 +60,10 @@ export function createTransferActivities(site: KcpSite): Steps {
         });
       }
       const at = Date.now();
-      const target = origin + headroomFor(undefined, origin, at);
+      // Tail does it then, when it is this move's turn.
+      const target = (await isOpposed(session.from, session.to, subject))
+        ? before
+        : origin + headroomFor(undefined, origin, at);
       const { revision, puts } = await raise(session.destination, target, work);
       await writeFloor(session.destination, { revision, origin, at });
       return { from: String(before), to: String(revision), puts };
@@ -87,7 +91,8 @@ export function createTransferActivities(site: KcpSite): Steps {
         changes += progress.changes;
         quick = (progress.lagMs ?? Infinity) <= SMALL_LAG_MS ? quick + 1 : 0;
         if (quick < 2) continue;
-        if (await stayAhead(session, work, floors)) {
+        const mayRaise = await hasDirection(session.from, session.to, subject);
+        if (mayRaise && (await stayAhead(session, work, floors))) {
           floors += 1;
           quick = 0;
           continue;

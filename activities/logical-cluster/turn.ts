@@ -1,8 +1,8 @@
 import { turnKey } from "../../etcd/keys.ts";
-import { passTurn, takeTurn } from "../../etcd/turn.ts";
-import type { Token } from "../../etcd/token.ts";
+import { passTurn, takeTurn, turnsNow } from "../../etcd/turn.ts";
 import type { Shard } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import type { Session } from "./session.ts";
 import type { Subject } from "./types.ts";
 
 /**
@@ -36,9 +36,8 @@ export async function mustHaveDirection(
   subject: Subject,
   type: "Timeout" | "NotVerified",
 ): Promise<void> {
-  const [here, there] = inOrder(from, to);
-  const key = turnKey(here.store.prefix, there.name);
-  const turn = await takeTurn(here.store, key, { ...subject, way: `${from.name} ${to.name}` });
+  const { store, key } = directionOf(from, to);
+  const turn = await takeTurn(store, key, { ...subject, way: wayOf(subject) });
   if (turn === undefined) return;
   throw failure(type, {
     message: `it is not the turn of ${subject.cluster} to go from ${from.name} to ${to.name}`,
@@ -46,16 +45,31 @@ export async function mustHaveDirection(
   });
 }
 
+/** Whether the move has its turn: only then may it raise its destination again and again. */
+export async function hasDirection(from: Shard, to: Shard, { move }: Subject): Promise<boolean> {
+  const { store, key } = directionOf(from, to);
+  return (await turnsNow(store, key)).some((turn) => turn.move === move);
+}
+
+/** Whether others have their turn in the opposite direction: raising this move's destination would send them back. */
+export async function isOpposed(from: Shard, to: Shard, subject: Subject): Promise<boolean> {
+  const { store, key } = directionOf(from, to);
+  return (await turnsNow(store, key)).some(({ way }) => way !== wayOf(subject));
+}
+
 /** For others not to wait until all is cleaned up, and with it the lock is released: then it ends too. */
-export async function passDirection(
-  { origin, destination }: { readonly origin: Token; readonly destination: Token },
-  { from, to, move }: Subject,
-): Promise<void> {
-  const [token, other] = from < to ? [origin, to] : [destination, from];
-  await passTurn(token, turnKey(token.store.prefix, other), move);
+export async function passDirection(session: Session, { move }: Subject): Promise<void> {
+  const { from, to, origin, destination } = session;
+  const { store, key } = directionOf(from, to);
+  await passTurn(store === origin.store ? origin : destination, key, move);
+}
+
+function wayOf({ from, to }: Subject): string {
+  return `${from} ${to}`;
 }
 
 /** The same for both directions, so that both ask in the same store. */
-function inOrder(from: Shard, to: Shard): [Shard, Shard] {
-  return from.name < to.name ? [from, to] : [to, from];
+function directionOf(from: Shard, to: Shard) {
+  const [here, there] = from.name < to.name ? [from, to] : [to, from];
+  return { store: here.store, key: turnKey(here.store.prefix, there.name) };
 }

@@ -1,8 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { pauseUpdate, resumeUpdate } from "../../../workflows/engine/messages.ts";
+import { stepOf } from "../../../workflows/engine/state.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed } from "../harness/bed.ts";
-import { approve, runMove, startMove, untilGate } from "../harness/moves.ts";
+import { approve, runMove, startMove, stateOf, untilGate, untilState } from "../harness/moves.ts";
 import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
 import { makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
@@ -69,4 +71,20 @@ test("two moves in opposite directions, both tenants being busy, get through sid
   await busy.disposeAsync();
   await expectSettledOn(bed, there, "root");
   await expectSettledOn(bed, back, "shard-1");
+});
+
+test("a move that begins does not send back one in the opposite direction that is about to switch", async () => {
+  const ahead = await startMove(bed, { logicalCluster: there.path, to: "shard-1", gates: ["Tail"] });
+  await untilGate(ahead, "Tail");
+  await approve(ahead, "Tail");
+  await ahead.executeUpdate(pauseUpdate, { args: [{ by: "anna" }] });
+  await untilState(
+    ahead,
+    (state) => state.status === "paused" && stepOf(state, "Verify")?.state === "pending",
+  );
+  const behind = await startMove(bed, { logicalCluster: back.path, to: "root" });
+  await untilState(behind, (state) => state.phase === "Tail");
+  await ahead.executeUpdate(resumeUpdate, { args: [{ by: "anna" }] });
+  for (const move of [ahead, behind]) expect(await move.result()).toMatchObject({ verified: true });
+  expect(stepOf(await stateOf(ahead), "Tail")?.runs).toBe(1);
 });
