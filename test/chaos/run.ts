@@ -29,8 +29,11 @@ export interface Outcome {
 /** Milliseconds that each phase takes when nothing goes wrong. */
 export type Usual = ReadonlyMap<string, number>;
 
-/** A phase that is over before the fault comes is tried again, each time earlier. */
+/** A phase that is over before the fault comes is tried again. */
 const TRIES = 5;
+
+/** A phase that is usually over sooner is so before one has asked whether it has begun. */
+const SHORT_MS = 300;
 
 export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Promise<Usual> {
   const round = await kind.begin(place);
@@ -58,8 +61,9 @@ export async function strikeMoves<P extends Place>(
     const round = await kind.begin(place);
     const strikes = left.map((cell) => {
       const { phase, fault, misses } = cell;
-      const share = chance(seed, phase, fault.name, misses) / 2 ** misses;
-      return { ...cell, momentMs: (usual.get(phase) ?? 0) * 0.8 * share };
+      const usualMs = usual.get(phase) ?? 0;
+      const haste = misses + (usualMs < SHORT_MS ? 1 : 0);
+      return { ...cell, haste, momentMs: usualMs * 0.8 * chance(seed, phase, fault.name) };
     });
     const { report, move, moveMs, hits } = await strikeMove(round, place, strikes);
     const isHidden = left.every(({ fault }) => fault.hidden);
@@ -82,7 +86,9 @@ export async function strikeMoves<P extends Place>(
 }
 
 interface Strike<P> extends Cell<P> {
-  /** Since the phase's beginning. */
+  /** 0: at its moment. 1: as soon as the phase has been let go. Above: at the same time. */
+  readonly haste: number;
+  /** Since the phase was seen to have begun. */
   readonly momentMs: number;
 }
 
@@ -103,21 +109,25 @@ async function strikeMove<P extends Place>(
   const phases = strikes.map(({ phase }) => phase);
   const move = await round.start(phases.filter((phase) => phase !== PREFLIGHT));
   const hits = new Map<string, boolean>();
-  for (const { phase, fault, momentMs } of strikes) {
+  for (const { phase, fault, haste, momentMs } of strikes) {
+    let approved: Promise<unknown> | undefined;
     if (phase !== PREFLIGHT) {
       if (hasEnded(await untilHeld(move))) break;
       // Or it would have the step that the fault is for.
       await place.workers.bury();
-      await approve(move, phase);
-      await untilState(move, (state) => (stepOf(state, phase)?.runs ?? 0) > 0);
+      approved = approve(move, phase);
+      if (haste < 2) await approved;
+      if (haste < 1) await untilState(move, (state) => (stepOf(state, phase)?.runs ?? 0) > 0);
     }
-    await delay(momentMs);
+    if (haste < 1) await delay(momentMs);
     const struck = await fault.strike(place, move);
     const struckAt = Date.now();
     await delay(fault.lastsMs ?? 0);
+    const healedAt = Date.now();
     await struck.heal();
+    await approved;
     const step = stepOf(await untilHeld(move), phase);
-    hits.set(phase, step !== undefined && wasRunning(step, struckAt));
+    hits.set(phase, step !== undefined && wasRunning(step, struckAt, healedAt));
   }
   const report = await reportOf(move, hits.has(PREFLIGHT));
   const { startedAt, endedAt } = await stateOf(move);
@@ -125,8 +135,8 @@ async function strikeMove<P extends Place>(
 }
 
 /** Also of a phase that was run again, of which only the last run's times are kept. */
-function wasRunning({ startedAt, endedAt, runs }: StepProgress, at: number): boolean {
-  return at <= (endedAt ?? Infinity) && (runs > 1 || at >= (startedAt ?? Infinity));
+function wasRunning({ startedAt, endedAt, runs }: StepProgress, from: number, to: number): boolean {
+  return from <= (endedAt ?? Infinity) && (runs > 1 || to >= (startedAt ?? Infinity));
 }
 
 /** @returns undefined when a preflight that was struck has refused. */
