@@ -25,6 +25,8 @@ import type { Timeline } from "./engine/timeline.ts";
 /** What the phases know; everything here survives continuing as new. */
 interface Move extends ControlPlaneAdmission {
   readonly move: string;
+  /** The control plane carries the move's claim, unless somebody has taken it away. */
+  claimed?: true;
   ttlLoweredAt?: number;
   layouts?: readonly EtcdLayout[];
   carriedOver?: CarriedOver;
@@ -143,8 +145,8 @@ const table: StepTable<ControlPlaneActivities> = {
 
 const steps = (move: Pick<Move, "input">) => activitiesFor(move.input.dryRun, table, move.input.timeouts);
 
-function subject({ move, controlPlane, from, to }: Move): ControlPlaneSubject {
-  return { move, controlPlane, from, to };
+function subject({ move, controlPlane, from, to, claimed }: Move): ControlPlaneSubject {
+  return { move, controlPlane, from, to, ...(claimed && { claimed }) };
 }
 
 function stretched(move: Move): StretchedSubject {
@@ -157,6 +159,7 @@ const phases = [
       "Claim the control plane, make its etcd members reachable from the other seed, shorten the DNS record's TTL",
     run: async (move) => {
       await steps(move).claimControlPlane(subject(move));
+      move.claimed = true;
       move.ttlLoweredAt = (
         await steps(move).setRecordTtl({ ...subject(move), record: sourceRecord(move) })
       ).at;
@@ -285,8 +288,16 @@ const phases = [
   phase<Move>("CommitQuorum", {
     summary: "Prove equality, move the leaders, replace the first source member: no way back from here",
     pointOfNoReturn: true,
-    // A lost seed is waited for a day or so, and then the move is undone. Between two attempts it can be aborted.
-    comeback: { on: ["NotCommitted"], to: "CommitQuorum", afterMs: MINUTE_MS, atMost: 1_000 },
+    // Between two attempts it can be aborted. If it is the destination that is lost nobody serves meanwhile, so after some
+    // twenty minutes the move is undone.
+    comeback: {
+      on: ["NotCommitted"],
+      to: "CommitQuorum",
+      afterMs: MINUTE_MS,
+      get atMost() {
+        return patched("given-up-sooner") ? 10 : 1_000;
+      },
+    },
     run: async (move) => {
       move.committed = await steps(move).commitQuorum(stretched(move));
     },

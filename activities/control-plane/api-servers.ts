@@ -4,7 +4,7 @@ import { addressTypeOf } from "../../hosting/address-type.ts";
 import type { ApiServerAddress } from "../../hosting/types.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { selectors } from "../../kubernetes/objects.ts";
-import { pause, pollUntil } from "../../kubernetes/wait.ts";
+import { WaitError, pause, pollUntil } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { releaseWrites } from "./hold.ts";
@@ -21,6 +21,8 @@ type Steps = Pick<
 >;
 
 const READY = { everyMs: 200, deadlineMs: 120_000 };
+/** The name leads to servers that serve nobody all the time, so it is given back soon. */
+const SERVES = { everyMs: 1_000, deadlineMs: 5 * 60_000 };
 const DRAIN_LOOK_MS = 1_000;
 /** In a row, so that a lost connection does not end the wait. */
 const SILENT_LOOKS = 3;
@@ -53,8 +55,10 @@ export function createApiServerActivities(sites: ControlPlaneSites): Steps {
       const started = performance.now();
       const longRunning = await awaitDrained(await apiOf(session, "source"), drainMs, signal);
       const waitedMs = Math.round(performance.now() - started);
+      const destination = await apiOf(session, "destination");
+      await mustServe(session, destination);
       await hosting.stopApiServers("source", signal);
-      await awaitReady(await apiOf(session, "destination"), signal);
+      await awaitReady(destination, signal);
       return { longRunning, waitedMs };
     }),
 
@@ -89,6 +93,27 @@ async function addressOfOneKind({ hosting, signal, subject, config }: Session): 
 export async function whyNotReady(api: ApiServer, signal: AbortSignal): Promise<string | undefined> {
   const { status, body } = await api.request({ path: "/readyz", timeoutMs: 5_000, signal });
   return status === 200 ? undefined : `${status} ${body.slice(0, 200)}`;
+}
+
+/**
+ * The source's API servers may be the only ones that serve, and are reached again only when the name leads to them.
+ * @throws ApplicationFailure `Refused` when the destination's have not served for long.
+ */
+async function mustServe({ subject, signal }: Session, destination: ApiServer): Promise<void> {
+  const serves = async () => {
+    await proveSameData(destination, destination);
+    return true as const;
+  };
+  try {
+    await pollUntil(`${destination.name} serves`, serves, { ...SERVES, signal });
+  } catch (error) {
+    if (!(error instanceof WaitError)) throw error;
+    throw failure("Refused", {
+      message: `the API servers at ${subject.to} do not serve; those at ${subject.from} are left as they are`,
+      found: error.seen,
+      advice: `mend the API servers at ${subject.to}, and start the move again`,
+    });
+  }
 }
 
 async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {

@@ -3,7 +3,7 @@ import { listMembers } from "../../etcd/membership/converge.ts";
 import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
 import { moveLeader, promote } from "../../etcd/membership/operations.ts";
-import { awaitInSync } from "../../etcd/membership/sync.ts";
+import { awaitInSync, listAlarms } from "../../etcd/membership/sync.ts";
 import type { Wait } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
@@ -33,10 +33,16 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
     commitQuorum: beginning(sites, "CommitQuorum", async (session, input) => {
       return await repeatedOnceCommitted(session, input, async () => {
         await session.hosting.requireClaim(session.signal);
+        const destination = await apiOf(session, "destination");
         // Of an attempt that died before it could.
-        await releaseQuickly(await apiOf(session, "destination"));
+        await releaseQuickly(destination);
+        // It is to serve alone from here on, by its name.
+        if (!(await mayHaveCommitted(session, input))) await proveSameData(session.api, destination);
         // All that can be refused is refused before the first change.
-        await allEtcds(session, input, async (etcd) => await prove(etcd, shortly(etcd)));
+        await allEtcds(session, input, async (etcd) => {
+          await refuseAlarms(etcd, session.signal);
+          await prove(etcd, shortly(etcd));
+        });
         const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
           return await replaceFirst(session, etcd, input);
@@ -100,6 +106,17 @@ async function repeatedOnceCommitted<T>(
   }
 }
 
+/** @throws ApplicationFailure `Refused`: no etcd with an alarm may lose a member, and all are to lose theirs or none. */
+async function refuseAlarms({ cluster }: StretchedEtcd, signal: AbortSignal): Promise<void> {
+  const alarms = await listAlarms(cluster, signal);
+  if (alarms.length === 0) return;
+  throw failure("Refused", {
+    message: `${cluster.name} has raised an alarm`,
+    found: alarms.map(({ member, alarm }) => `${alarm} of ${member}`).join(", "),
+    advice: "mend what it tells of, disarm it (etcdctl alarm disarm), and start the move again",
+  });
+}
+
 /** @throws ApplicationFailure `NotVerified` when two voters hold different data. */
 export async function prove(etcd: StretchedEtcd, wait: Wait = etcd.wait): Promise<HashProof> {
   try {
@@ -137,12 +154,12 @@ async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<boolean> {
 export async function removeAt(
   etcd: StretchedEtcd,
   address: MemberAddress,
-  wait: Wait = etcd.wait,
+  deadlineMs = etcd.wait.deadlineMs,
 ): Promise<void> {
   const member = await etcd.memberAt(address);
   if (member === undefined) return;
   const { id } = member;
-  const allowed = { ...etcd.allowed({ kind: "remove", id }, true), ...wait };
+  const allowed = { ...etcd.allowed({ kind: "remove", id }, true), deadlineMs };
   await removeFollower(etcd, id, allowed, async () => await leadAtDestination(etcd));
 }
 
@@ -204,7 +221,7 @@ async function replaceFirst(
     const proof = await prove(etcd, evenWait);
     // Somebody else may have been elected since.
     await leadAtDestination(etcd, evenWait);
-    await removeAt(etcd, leaver, evenWait);
+    await removeAt(etcd, leaver, EVEN_DEADLINE_MS);
     const evenMs = Math.round(performance.now() - from);
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof, evenMs };

@@ -40,8 +40,8 @@ export function step<I extends ControlPlaneSubject, O>(
 }
 
 /**
- * As {@link step} for an undo: where the move never got its claim there is nothing to undo, and another's claim is
- * another's control plane.
+ * As {@link step} for an undo: where the move never got its claim there is nothing to undo. One that somebody has taken
+ * away is missed: what would be left undone is what the control plane needs.
  */
 export function undoStep<I extends ControlPlaneSubject>(
   sites: ControlPlaneSites,
@@ -52,7 +52,7 @@ export function undoStep<I extends ControlPlaneSubject>(
     try {
       await session.hosting.requireClaim(session.signal);
     } catch (error) {
-      if (error instanceof ClaimedError) return;
+      if (error instanceof ClaimedError && input.claimed !== true) return;
       throw error;
     }
     await run(session, input);

@@ -17,6 +17,8 @@ export interface ControlPlaneSubject {
   readonly controlPlane: string;
   readonly from: string;
   readonly to: string;
+  /** The move has claimed the control plane, and its undo is not done where the claim is gone. */
+  readonly claimed?: boolean;
 }
 
 export interface ControlPlaneAdmission {

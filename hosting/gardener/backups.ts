@@ -1,7 +1,7 @@
 import { ApiError } from "../../kubernetes/api-server.ts";
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { converge } from "../../kubernetes/converge.ts";
-import { awaitObject } from "../../kubernetes/objects.ts";
+import { awaitObject, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { garden, seedsOfGarden } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
@@ -20,6 +20,10 @@ interface Task extends KubeObject {
     readonly state?: string;
     readonly lastErrors?: readonly { readonly description?: string }[];
   };
+}
+
+function hasFailed({ status }: Task): boolean {
+  return status?.state === "Failed" || status?.state === "Rejected";
 }
 
 /** Name of the bucket that a seed's backups go to: the uid of its Seed (botanist, backupentry.go). */
@@ -102,6 +106,12 @@ export async function takeSnapshot(
     metadata: { name },
     spec: { etcdName: etcd, config: { onDemandSnapshot: { type: "full" } }, ttlSecondsAfterFinished: 86_400 },
   };
+  const before = await api.find<Task>({ path: `${path}/${name}`, signal });
+  // Of an attempt before: it stays as it ended.
+  if (before && hasFailed(before)) {
+    const { uid } = before.metadata;
+    await removeObject(api, `${path}/${name}`, { preconditions: { uid } });
+  }
   try {
     await api.json({ method: "POST", path: `${path}?fieldValidation=Strict`, body, signal });
   } catch (error) {
@@ -109,7 +119,7 @@ export async function takeSnapshot(
   }
   const holds = (task: Task | undefined) => {
     const { state, lastErrors = [] } = task?.status ?? {};
-    if (state === "Failed" || state === "Rejected")
+    if (task && hasFailed(task))
       throw new OperationFailedError(
         `${api.name}: the snapshot ${name} is ${state}: ${lastErrors.map(({ description }) => description).join("; ")}`,
       );

@@ -207,7 +207,8 @@ async function either<T>(
   try {
     return await ask(at.source);
   } catch (error) {
-    if (error instanceof ClaimedError || error instanceof ApiError) throw error;
+    const isAnswer = error instanceof ApiError && error.status < 500 && error.status !== 429;
+    if (isAnswer || error instanceof ClaimedError) throw error;
     return await ask(at.destination);
   }
 }

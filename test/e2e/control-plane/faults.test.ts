@@ -3,7 +3,7 @@ import { parseServer } from "../../../dns/names.ts";
 import { query } from "../../../dns/query.ts";
 import { CONTROL_PLANE } from "../../../hosting/statefulset/carry-over.ts";
 import { SeedNamespace } from "../../../hosting/statefulset/seed.ts";
-import { removeObject } from "../../../kubernetes/objects.ts";
+import { merge, removeObject } from "../../../kubernetes/objects.ts";
 import { pollUntil } from "../../../kubernetes/wait.ts";
 import {
   apiServerName,
@@ -139,6 +139,44 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     await expectSettledIn(bed, here);
   }, 900_000);
 
+  test.runIf(isThorough)(
+    "the destination's API servers go before the source's are stopped: those go on, and the move is undone",
+    async () => {
+      const to = otherSeed(here);
+      const gate = "DrainSourceKubeAPIServer";
+      const move = await startTo(bed, to, { gates: [gate] });
+      await untilGate(move, gate);
+      await scaleApiServers(to, 0);
+      await approve(move, gate);
+      const { type, message } = await failureOf(move.result());
+      expect(type).toBe("Refused");
+      expect(message).toContain(`the API servers at ${to} do not serve`);
+      const attempts = await attemptsOf(move);
+      expect(attempts.get("drainSourceApiServers")).toBe(1);
+      await expectSettledIn(bed, here);
+    },
+    900_000,
+  );
+
+  test.runIf(isThorough)(
+    "the destination's API servers go before the point of no return: no member is removed",
+    async () => {
+      const to = otherSeed(here);
+      const gate = "CommitQuorum";
+      const move = await startTo(bed, to, { gates: [gate] });
+      await untilGate(move, gate);
+      await scaleApiServers(to, 0);
+      await approve(move, gate);
+      await untilState(move, ({ status }) => status === "retrying later");
+      for (const etcd of etcdNames) expect(await membersOf(bed, here, etcd)).toHaveLength(6);
+      await scaleApiServers(to, 2);
+      expect((await move.result()).verified).toBe(true);
+      await expectSettledIn(bed, to);
+      here = to;
+    },
+    900_000,
+  );
+
   test("members and DNS fail, then the source after the point of no return: the move waits, the destination serves", async () => {
     const { testbed } = bed;
     const to = otherSeed(here);
@@ -171,6 +209,11 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     expect(await testbed.seeds[to].api.find({ path: `${secrets}/renewed` })).toBeDefined();
     here = to;
   });
+
+  async function scaleApiServers(seed: SeedName, replicas: number): Promise<void> {
+    const path = `/apis/apps/v1/namespaces/${seedNamespace}/deployments/kube-apiserver`;
+    await merge(bed.testbed.seeds[seed].api, path, { spec: { replicas } });
+  }
 
   // A move with 20 ms is made in every run (move.test.ts).
   test.runIf(isThorough)("a round trip of 100 ms between the seeds is measured, and bridged", async () => {
