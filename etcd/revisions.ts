@@ -17,7 +17,7 @@ import type { Writer } from "./writer.ts";
  *
  * A client's resourceVersion is a revision of the shard it talked to. If the destination counted lower than the origin,
  * a watch resumed there would wait in silence until the destination had caught up (kubernetes issue 107457 is the same
- * trap). With the destination ahead, what the origin wrote at x is written there at y >= x.
+ * trap). With the destination ahead until the switch, all that is there stands above what clients have seen.
  * @returns the revision reached and the number of puts it took.
  */
 export async function raiseRevision(
@@ -92,7 +92,7 @@ async function deletions(store: Store, options: TombstoneOptions): Promise<Map<K
   return found;
 }
 
-/** From where the last compaction left the history: from before that nobody could resume at the origin either. */
+/** From where the last compaction left the history: from before that nobody could resume at the origin itself. */
 async function* allDeletions(
   store: Store,
   { cluster, until, signal }: TombstoneOptions,
@@ -109,7 +109,7 @@ async function* allDeletions(
   }
 }
 
-/** Undefined where that has been compacted: then nobody can resume from before the deletion any more. */
+/** Undefined where that has been compacted: then nobody could resume at the origin from before the deletion. */
 async function contentBefore(store: Store, key: Key, deletedAt: bigint): Promise<Entry | undefined> {
   try {
     return (await store.get(key, { revision: deletedAt - 1n })).entry;

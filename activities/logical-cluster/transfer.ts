@@ -59,6 +59,8 @@ export function createTransferActivities(site: KcpSite): Steps {
           advice: 'start with "revisions": "align"',
         });
       }
+      // There are copies already, as after a reset: those that are equal stay at the revisions that they have.
+      if (await readFloor(session.to.store, subject.cluster)) return summary;
       const at = Date.now();
       // Tail does it then, when it is this move's turn.
       const target = (await isOpposed(session.from, session.to, subject))
@@ -198,12 +200,13 @@ async function stayAhead(session: Session, work: Work, laid: number): Promise<bo
   const { from, to, destination, cluster, align } = session;
   const floor = align ? await readFloor(to.store, cluster) : undefined;
   if (floor === undefined) return false;
-  const [origin, at] = [await from.store.head(), Date.now()];
-  const headroom = headroomFor(floor, origin, at);
-  if (floor.revision >= origin + headroom / 2n) return false;
+  const before = await from.store.head();
+  const headroom = headroomFor(floor, before, Date.now());
+  if (floor.revision >= before + headroom / 2n) return false;
   if (laid === MOST_FLOORS) throw outrun(session);
-  // As fast as can be, whoever waits: while keys are written again the origin counts on.
-  await raise(destination, origin + headroom, work);
+  await raise(destination, before + headroom, work);
+  // That may have taken long.
+  const [origin, at] = [await from.store.head(), Date.now()];
   const { revision } = await layFloor(destination, origin + headroom, {
     signal: work.signal,
     onProgress: (done) => work.tell({ done, unit: "keys" }),
