@@ -4,12 +4,14 @@ import { CLAIM, holderOf } from "../../../hosting/claim.ts";
 import type { Claim } from "../../../hosting/claim.ts";
 import type { Hosting } from "../../../hosting/types.ts";
 import { CONTROL_PLANE_PHASES } from "../../../inputs/control-plane-migration.ts";
+import { merge } from "../../../kubernetes/objects.ts";
 import type { KubeObject } from "../../../kubernetes/objects.ts";
 import { pollUntil } from "../../../kubernetes/wait.ts";
 import { loadSites } from "../../../sites/sites.ts";
 import { controlPlane, seedNamespace } from "../../../testbed/control-plane/names.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
-import { abort, approve, failureOf, untilGate } from "../harness/moves.ts";
+import { abort, approve, failureOf, untilGate, untilState } from "../harness/moves.ts";
+import { resumeUpdate } from "../../../workflows/engine/messages.ts";
 import { openBed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed } from "./bed.ts";
 import { expectUnharmed } from "./clients.ts";
@@ -99,6 +101,24 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
       everyMs: 100,
       deadlineMs: 60_000,
     });
+    await expectSettledIn(bed, "seed-a");
+  });
+
+  test("is undone only when the claim that somebody has taken away is back", async () => {
+    const gate = "JoinDestinationPeers";
+    const move = await startTo(bed, "seed-b", { gates: [gate] });
+    await untilGate(move, gate);
+    const { api } = bed.testbed.seeds["seed-a"];
+    const path = `/api/v1/namespaces/${seedNamespace}`;
+    const setHolder = async (holder: string | null) =>
+      await merge(api, path, { metadata: { annotations: { [CLAIM]: holder } } });
+    const holder = holderOf(await api.json<KubeObject>({ path }))!;
+    await setHolder(null);
+    await approve(move, gate);
+    await untilState(move, ({ status }) => status === "needs attention");
+    await setHolder(holder);
+    await move.executeUpdate(resumeUpdate, { args: [{ by: "anna" }] });
+    expect((await failureOf(move.result())).type).toBe("LockLost");
     await expectSettledIn(bed, "seed-a");
   });
 
