@@ -39,6 +39,7 @@ export const CONTROL_PLANE_ACTIVITIES = [
   "switchDnsBack",
   "moveVpnClients",
   "soak",
+  "stopSourceControllers",
   "handOverControllers",
   "returnControllers",
   "drainSourceApiServers",

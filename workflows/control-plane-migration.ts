@@ -11,6 +11,7 @@ import type {
   HandedOver,
   Joined,
   Soaked,
+  SourceStopped,
   StretchedSubject,
   SwitchedDns,
 } from "../activities/control-plane/types.ts";
@@ -112,10 +113,11 @@ const table: StepTable<ControlPlaneActivities> = {
     summary: (s) => `Watch both seeds serve together for ${Math.round(s.soakMs / 1000)} s`,
     limits: { attemptMs: 8 * 24 * 60 * MINUTE_MS, totalMs: 9 * 24 * 60 * MINUTE_MS },
   },
-  handOverControllers: {
+  stopSourceControllers: {
     class: "wait",
-    summary: (s) => `Stop the controllers of ${s.from}, prove it, then start those of ${s.to}`,
+    summary: (s) => `Stop the controllers of ${s.from}, and prove it`,
   },
+  handOverControllers: { class: "wait", summary: (s) => `Start the controllers of ${s.to}` },
   returnControllers: {
     class: "wait",
     summary: (s) => `Undo: stop the controllers of ${s.to}, prove it, then start those of ${s.from}`,
@@ -250,14 +252,16 @@ const phases = [
     },
   }),
   phase<Move>("HandOverControllers", {
-    summary: "Stop the source's controllers, prove it, start the destination's",
+    summary: "Stop the source's controllers, prove it, copy what they have renewed, start the destination's",
     run: async (move) => {
+      let after: SourceStopped | undefined;
       if (patched("copies-again-and-returns-later")) {
         move.handingOver = true;
+        if (patched("stops-before-it-copies")) after = await steps(move).stopSourceControllers(subject(move));
         // What the source's controllers have renewed since, for example tokens.
         move.carriedOver = await steps(move).copySecrets(subject(move));
       }
-      move.handedOver = await steps(move).handOverControllers(subject(move));
+      move.handedOver = await steps(move).handOverControllers({ ...subject(move), ...(after && { after }) });
     },
     undo: async (move) =>
       await steps(move).returnControllers({ ...subject(move), unlessLost: move.handingOver === true }),

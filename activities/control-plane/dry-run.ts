@@ -28,6 +28,7 @@ export function createControlPlanePlan(sites: ControlPlaneSites): ControlPlaneAc
     switchDnsBack: never,
     moveVpnClients: nothing,
     soak: async () => ({ checks: 0, proofs: [] }),
+    stopSourceControllers: async () => ({ stopped: [], orderedAt: 0 }),
     handOverControllers: async () => ({ stopped: [], withoutControllersMs: 0 }),
     returnControllers: nothing,
     drainSourceApiServers: async () => ({ longRunning: 0, waitedMs: 0 }),

@@ -1,6 +1,5 @@
 import { activityInfo } from "@temporalio/activity";
 import { ClaimedError } from "../../hosting/types.ts";
-import type { Side } from "../../hosting/types.ts";
 import { SupersededError } from "../../etcd/errors.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
 import { apiOf, openControlPlane, step, undoStep } from "./session.ts";
@@ -18,6 +17,7 @@ type Steps = Pick<
   | "bridgeVpn"
   | "dismantleVpnBridge"
   | "moveVpnClients"
+  | "stopSourceControllers"
   | "handOverControllers"
   | "returnControllers"
   | "finishBackups"
@@ -89,15 +89,25 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       },
     ),
 
-    handOverControllers: step(
-      sites,
-      "HandOverControllers",
-      async (session) => await handOver(session, "source", "destination"),
-    ),
+    stopSourceControllers: step(sites, "HandOverControllers", async ({ hosting, signal }) => {
+      // Since the step was ordered: an attempt before this one may have stopped them.
+      const orderedAt = activityInfo().scheduledTimestampMs;
+      return { stopped: await hosting.fenceControllers("source", signal), orderedAt };
+    }),
+
+    handOverControllers: step(sites, "HandOverControllers", async (session, { after }) => {
+      const orderedAt = after?.orderedAt ?? activityInfo().scheduledTimestampMs;
+      const { hosting, signal } = session;
+      const stopped = after?.stopped ?? (await hosting.fenceControllers("source", signal));
+      await hosting.startControllers("destination", signal);
+      return { stopped, withoutControllersMs: Date.now() - orderedAt };
+    }),
 
     returnControllers: undoStep(sites, "HandOverControllers", async (session, { unlessLost = false }) => {
+      const { hosting, signal } = session;
       await leftWhereLost(session, unlessLost, async () => {
-        await handOver(session, "destination", "source");
+        await hosting.fenceControllers("destination", signal);
+        await hosting.startControllers("source", signal);
       });
     }),
 
@@ -126,12 +136,4 @@ async function leftWhereLost(
     const isPassing = Date.now() - activityInfo().scheduledTimestampMs < LEFT_AFTER_MS;
     if (isPassing || error instanceof ClaimedError || error instanceof SupersededError) throw error;
   }
-}
-
-async function handOver(session: Session, from: Side, to: Side) {
-  const { hosting, signal } = session;
-  const stopped = await hosting.fenceControllers(from, signal);
-  await hosting.startControllers(to, signal);
-  // Since the step was ordered: an attempt before this one may have stopped them.
-  return { stopped, withoutControllersMs: Date.now() - activityInfo().scheduledTimestampMs };
 }

@@ -103,6 +103,13 @@ export interface Soaked {
   readonly proofs: readonly HashProof[];
 }
 
+/** The source's controllers, none of which runs. */
+export interface SourceStopped {
+  readonly stopped: readonly StoppedController[];
+  /** When they were ordered to stop, ms since the epoch. */
+  readonly orderedAt: number;
+}
+
 export interface HandedOver {
   readonly stopped: readonly StoppedController[];
   /** At most so long none ran: from the order to stop those of the source until all ran at the destination. */
@@ -177,7 +184,9 @@ export interface ControlPlaneActivities {
   switchDnsBack(subject: ControlPlaneSubject & DnsSwitch): Promise<SwitchedDns>;
   moveVpnClients(subject: ControlPlaneSubject & UnlessLost & { towards: Side }): Promise<void>;
   soak(subject: StretchedSubject & { soakMs: number }): Promise<Soaked>;
-  handOverControllers(subject: ControlPlaneSubject): Promise<HandedOver>;
+  stopSourceControllers(subject: ControlPlaneSubject): Promise<SourceStopped>;
+  /** @param subject.after they are stopped already; without it this step does it. */
+  handOverControllers(subject: ControlPlaneSubject & { after?: SourceStopped }): Promise<HandedOver>;
   returnControllers(subject: ControlPlaneSubject & UnlessLost): Promise<void>;
   drainSourceApiServers(subject: ControlPlaneSubject & { drainMs: number }): Promise<Drained>;
   restartSourceApiServers(subject: ControlPlaneSubject): Promise<void>;

@@ -78,6 +78,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     for (const activity of [
       "joinDestinationPeers",
       "soak",
+      "stopSourceControllers",
       "handOverControllers",
       "commitQuorum",
       "removeSourcePeers",
@@ -180,7 +181,8 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
   test("members and DNS fail, then the source after the point of no return: the move waits, the destination serves", async () => {
     const { testbed } = bed;
     const to = otherSeed(here);
-    const move = await startTo(bed, to, { gates: ["SwitchDNS", "Soak", "RemoveSourcePeers"] });
+    const gates = ["SwitchDNS", "Soak", "HandOverControllers", "RemoveSourcePeers"];
+    const move = await startTo(bed, to, { gates });
     await untilGate(move, "SwitchDNS");
     await testbed.dns.primary.stop();
     await approve(move, "SwitchDNS");
@@ -192,8 +194,18 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     await removeObject(testbed.seeds[to].api, `${pods}/etcd-events-0`);
     const secrets = `/api/v1/namespaces/${seedNamespace}/secrets`;
     const renewed = { metadata: { name: "renewed", labels: { [CONTROL_PLANE]: controlPlane } } };
-    await testbed.seeds[here].api.json({ method: "POST", path: secrets, body: renewed });
     await approve(move, "Soak");
+    await untilGate(move, "HandOverControllers");
+    await approve(move, "HandOverControllers");
+    const [controller] = singletons;
+    const source = new SeedNamespace(testbed.seeds[here].api, seedNamespace);
+    await pollUntil(
+      `${controller} is stopped`,
+      async () => (await source.workload("deployments", controller))?.spec.replicas === 0 || "not yet",
+      { everyMs: 20, deadlineMs: 60_000 },
+    );
+    // As by a controller in its last moments.
+    await testbed.seeds[here].api.json({ method: "POST", path: secrets, body: renewed });
 
     await untilGate(move, "RemoveSourcePeers");
     expect((await failureOf(abort(move))).message).toMatch(/point of no return/);

@@ -17,6 +17,7 @@ export const IMPATIENT = Object.fromEntries(
     "exposeSourcePeers",
     "joinDestinationPeers",
     "soak",
+    "stopSourceControllers",
     "handOverControllers",
     "commitQuorum",
     "removeSourcePeers",
