@@ -53,9 +53,13 @@ async function lagOf(server: DnsServer, input: AwaitInput): Promise<Lag | undefi
     const serial = (await zoneSerial(server, zone, options)) ?? "none";
     const held = answer.status === "found" ? `${values.join(", ")} with TTL ${ttlSeconds}` : answer.status;
     const source = authoritative ? "" : ", without authority";
-    return { server: describeServer(server), answers: `answers ${held} (serial ${serial}${source})` };
+    return {
+      server: describeServer(server),
+      answers: `answers ${held} (serial ${serial}${source})`,
+      silent: false,
+    };
   } catch (error) {
     signal?.throwIfAborted();
-    return { server: describeServer(server), answers: `fails: ${(error as Error).message}` };
+    return { server: describeServer(server), answers: `fails: ${(error as Error).message}`, silent: true };
   }
 }

@@ -76,4 +76,6 @@ export class LaggingError extends Error {
 export interface Lag {
   readonly server: string;
   readonly answers: string;
+  /** It does not answer at all. */
+  readonly silent: boolean;
 }

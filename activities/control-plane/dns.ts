@@ -1,4 +1,5 @@
 import { awaitAuthoritative } from "../../dns/authoritative.ts";
+import { LaggingError } from "../../dns/errors.ts";
 import { describeServer, sameValues } from "../../dns/names.ts";
 import { query } from "../../dns/query.ts";
 import { addressTypeOf } from "../../hosting/address-type.ts";
@@ -16,6 +17,8 @@ type Steps = Pick<
 
 /** Secondaries follow their primary within seconds; one that is down is waited for by the next attempt. */
 const EVERYWHERE_MS = 10 * 60_000;
+/** In an undo users wait for what comes after. */
+const BACK_MS = 60_000;
 
 export function createDnsActivities(sites: ControlPlaneSites): Steps {
   return {
@@ -47,17 +50,21 @@ export async function setRecord(
   to: DnsRecordState,
 ): Promise<number> {
   try {
-    return await replaceRecord(session, from, to);
+    return await replaceRecord(session, from, to, EVERYWHERE_MS);
   } catch (error) {
     throw error instanceof RecordTakenError ? conflict(session, from, error) : error;
   }
 }
 
-/** As {@link setRecord}, for an undo: what somebody else has set stays, unless it still leads to where the move went. */
+/**
+ * As {@link setRecord}, for an undo: what somebody else has set stays, unless it still leads to where the move went. A server
+ * that says nothing, as one that was lost with the destination, is not waited for: it asks its primary when it is back.
+ */
 async function setRecordBack(session: Session, from: readonly string[], to: DnsRecordState): Promise<number> {
   try {
-    return await replaceRecord(session, from, to);
+    return await replaceRecord(session, from, to, BACK_MS);
   } catch (error) {
+    if (error instanceof LaggingError && error.lagging.every(({ silent }) => silent)) return Date.now();
     if (!(error instanceof RecordTakenError)) throw error;
     const leadsThere = error.found.some((value) => from.includes(value) && !to.values.includes(value));
     if (leadsThere) throw conflict(session, from, error);
@@ -79,11 +86,12 @@ async function replaceRecord(
   { hosting, config, zone, signal }: Session,
   from: readonly string[],
   to: DnsRecordState,
+  timeoutMs: number,
 ): Promise<number> {
   await hosting.dns.replace(from, to, signal);
   if (zone !== undefined) {
     const [name, type] = [config.apiServer.dnsName, addressTypeOf(to.values)];
-    await awaitAuthoritative({ ...zone, name, type, expected: to, timeoutMs: EVERYWHERE_MS, signal });
+    await awaitAuthoritative({ ...zone, name, type, expected: to, timeoutMs, signal });
   }
   return Date.now();
 }

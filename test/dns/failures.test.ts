@@ -74,6 +74,7 @@ describe("awaitAuthoritative", () => {
       {
         server: dns.bind.servers[1],
         answers: expect.stringMatching(/^answers 10\.75\.1\.16 with TTL 120 \(serial \d+\)$/) as string,
+        silent: false,
       },
     ]);
     const lags: Lag[][] = [];
@@ -90,7 +91,12 @@ describe("awaitAuthoritative", () => {
     await awaitAuthoritative({ ...input, expected: { values: first, ttlSeconds: 120 }, timeoutMs: 10_000 });
     await dns.bind.secondary.stop();
     const wait = awaitAuthoritative({ ...input, expected: { values: first, ttlSeconds: 5 }, timeoutMs: 100 });
-    await expect(wait).rejects.toThrow(/answers 10\.75\.1\.16 with TTL 120 .*; \S+ fails: .*unreachable/);
+    const error = await wait.catch((caught: unknown) => caught);
+    expect(error).toBeInstanceOf(LaggingError);
+    expect((error as Error).message).toMatch(
+      /answers 10\.75\.1\.16 with TTL 120 .*; \S+ fails: .*unreachable/,
+    );
+    expect((error as LaggingError).lagging.map(({ silent }) => silent)).toEqual([false, true]);
     await dns.bind.secondary.start();
   });
 
