@@ -260,17 +260,20 @@ async function lastToJoin(
 
 /**
  * The last member to join leaves again, so that the seeds are uneven as before: better so, whoever is down by now. A
- * learner may stay: one that would promote itself does, too, as long as its seed answers.
+ * learner may stay: one that would promote itself does, too, as long as its seed answers, unless it has never started.
  * @returns false when it stays and is about to become a voter.
  */
 async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd): Promise<boolean> {
   const last = etcd.layout.destination.length - 1;
-  const member = await etcd.memberAt(etcd.layout.destination[last]!);
+  const find = async () => await etcd.memberAt(etcd.layout.destination[last]!);
+  let member = await find();
   if (member === undefined || (member.learner && !hosting.promotesByItself)) return true;
   if (hosting.promotesByItself && (await hosting.isReachable("destination", signal))) {
-    if (member.learner) return false;
-    // First, or it would come back.
+    if (member.learner && member.name !== "") return false;
+    // First, or it would come back, and may have done so meanwhile.
     await hosting.stopMembers("destination", etcd.name, last, signal);
+    member = await find();
+    if (member === undefined) return true;
   }
   await removeFollower(etcd, member.id, etcd.wait, async () => await leadAtSource(etcd));
   return true;
