@@ -40,6 +40,8 @@ interface Move extends ControlPlaneAdmission {
   soaked?: Soaked;
   /** The source's controllers may be stopped, and come back in CopySecrets' undo at the latest. */
   handingOver?: true;
+  /** They are stopped, perhaps, and nothing of the destination's has been started. */
+  onlyStopped?: true;
   handedOver?: HandedOver;
   drained?: Drained;
   committed?: Committed;
@@ -151,6 +153,10 @@ function subject({ move, controlPlane, from, to, claimed }: Move): ControlPlaneS
   return { move, controlPlane, from, to, ...(claimed && { claimed }) };
 }
 
+function returning(move: Move) {
+  return { ...subject(move), ...(move.onlyStopped && { onlyStopped: true }) };
+}
+
 function stretched(move: Move): StretchedSubject {
   return { ...subject(move), layouts: move.layouts!, maxLagRevisions: move.input.maxLagRevisions };
 }
@@ -170,6 +176,8 @@ const phases = [
     undo: async (move) => {
       await steps(move).hideSourcePeers(subject(move));
       await steps(move).restoreRecordTtl({ ...subject(move), record: move.record });
+      // From here on it may be gone.
+      delete move.claimed;
       await steps(move).releaseControlPlane(subject(move));
     },
   }),
@@ -181,7 +189,7 @@ const phases = [
     },
     undo: async (move) => {
       // For good, before what they know is deleted.
-      if (move.handingOver) await steps(move).returnControllers(subject(move));
+      if (move.handingOver) await steps(move).returnControllers(returning(move));
       await steps(move).clearDestinationSeed(subject(move));
     },
   }),
@@ -257,14 +265,19 @@ const phases = [
       let after: SourceStopped | undefined;
       if (patched("copies-again-and-returns-later")) {
         move.handingOver = true;
-        if (patched("stops-before-it-copies")) after = await steps(move).stopSourceControllers(subject(move));
-        // What the source's controllers have renewed since, for example tokens.
+        // What the source's controllers have renewed since, for example tokens: most of it while they still run.
         move.carriedOver = await steps(move).copySecrets(subject(move));
+      }
+      if (patched("copies-what-is-renewed-last")) {
+        move.onlyStopped = true;
+        after = await steps(move).stopSourceControllers(subject(move));
+        move.carriedOver = await steps(move).copySecrets(subject(move));
+        delete move.onlyStopped;
       }
       move.handedOver = await steps(move).handOverControllers({ ...subject(move), ...(after && { after }) });
     },
     undo: async (move) =>
-      await steps(move).returnControllers({ ...subject(move), unlessLost: move.handingOver === true }),
+      await steps(move).returnControllers({ ...returning(move), unlessLost: move.handingOver === true }),
   }),
   phase<Move>("DrainSourceKubeAPIServer", {
     summary: "Wait for the source's last clients, then end its API servers gracefully",

@@ -99,7 +99,7 @@ export async function whyNotReady(api: ApiServer, signal: AbortSignal): Promise<
  * The source's API servers may be the only ones that serve, and are reached again only when the name leads to them.
  * @throws ApplicationFailure `Refused` when the destination's have not served for long.
  */
-async function mustServe({ subject, signal }: Session, destination: ApiServer): Promise<void> {
+async function mustServe({ hosting, subject, signal }: Session, destination: ApiServer): Promise<void> {
   const serves = async () => {
     await proveSameData(destination, destination);
     return true as const;
@@ -108,6 +108,9 @@ async function mustServe({ subject, signal }: Session, destination: ApiServer): 
     await pollUntil(`${destination.name} serves`, serves, { ...SERVES, signal });
   } catch (error) {
     if (!(error instanceof WaitError)) throw error;
+    // Without the source there is no quorum, and without the claim no way to ask.
+    await hosting.requireClaim(signal);
+    if (!(await hosting.isReachable("source", signal))) throw error;
     throw failure("Refused", {
       message: `the API servers at ${subject.to} do not serve; those at ${subject.from} are left as they are`,
       found: error.seen,

@@ -37,7 +37,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         // Of an attempt that died before it could.
         await releaseQuickly(destination);
         // It is to serve alone from here on, by its name.
-        if (!(await mayHaveCommitted(session, input))) await proveSameData(session.api, destination);
+        if (!(await hasCommitted(session, input))) await proveSameData(session.api, destination);
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => {
           await refuseAlarms(etcd, session.signal);
@@ -226,7 +226,9 @@ async function replaceFirst(
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof, evenMs };
   } catch (error) {
-    if ((await etcd.memberAt(leaver)) !== undefined) await stepBack(session, etcd);
+    const left = await etcd.memberAt(leaver);
+    // A learner has been removed, and came back.
+    if (left !== undefined && !left.learner) await stepBack(session, etcd);
     throw error;
   }
 }
@@ -279,15 +281,17 @@ async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd): Prom
   return true;
 }
 
-/** Whether an etcd has lost its first source member; true where that cannot be told. */
-async function mayHaveCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
-  const gone = forEachEtcd(session, input, async ({ layout, memberAt }) => {
+/** Whether an etcd has lost its first source member. */
+async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
+  const gone = await forEachEtcd(session, input, async ({ layout, memberAt }) => {
     const last = await memberAt(layout.source.at(-1)!);
     // A learner is one that came back: the source has none before.
     return last === undefined || last.learner;
   });
-  return await gone.then(
-    (each) => each.includes(true),
-    () => true,
-  );
+  return gone.includes(true);
+}
+
+/** The same; true where that cannot be told. */
+async function mayHaveCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
+  return await hasCommitted(session, input).catch(() => true);
 }

@@ -103,13 +103,18 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       return { stopped, withoutControllersMs: Date.now() - orderedAt };
     }),
 
-    returnControllers: undoStep(sites, "HandOverControllers", async (session, { unlessLost = false }) => {
-      const { hosting, signal } = session;
-      await leftWhereLost(session, unlessLost, async () => {
-        await hosting.fenceControllers("destination", signal);
-        await hosting.startControllers("source", signal);
-      });
-    }),
+    returnControllers: undoStep(
+      sites,
+      "HandOverControllers",
+      async (session, { unlessLost, onlyStopped }) => {
+        const { hosting, signal } = session;
+        if (onlyStopped) return await hosting.resumeControllers(signal);
+        await leftWhereLost(session, unlessLost ?? false, async () => {
+          await hosting.fenceControllers("destination", signal);
+          await hosting.startControllers("source", signal);
+        });
+      },
+    ),
 
     finishBackups: step(sites, "FinishBackups", async ({ hosting, signal }) => {
       await hosting.finishBackups(signal);

@@ -187,7 +187,8 @@ export interface ControlPlaneActivities {
   stopSourceControllers(subject: ControlPlaneSubject): Promise<SourceStopped>;
   /** @param subject.after they are stopped already; without it this step does it. */
   handOverControllers(subject: ControlPlaneSubject & { after?: SourceStopped }): Promise<HandedOver>;
-  returnControllers(subject: ControlPlaneSubject & UnlessLost): Promise<void>;
+  /** @param subject.onlyStopped none has been started at the destination, which is not asked. */
+  returnControllers(subject: ControlPlaneSubject & UnlessLost & { onlyStopped?: boolean }): Promise<void>;
   drainSourceApiServers(subject: ControlPlaneSubject & { drainMs: number }): Promise<Drained>;
   restartSourceApiServers(subject: ControlPlaneSubject): Promise<void>;
   commitQuorum(subject: StretchedSubject): Promise<Committed>;

@@ -204,6 +204,9 @@ export function createGardenerHosting(
           signal,
         );
     },
+    async resumeControllers(signal) {
+      for (const name of CONTROLLERS.toReversed()) await startController(source.namespace, name, signal);
+    },
 
     async finishBackups(signal) {
       await handOverBackups(garden, layout, waits(signal));

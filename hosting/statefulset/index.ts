@@ -192,6 +192,9 @@ export function createStatefulSetHosting(
       for (const name of [...layout.otherControllers, ...layout.controllers])
         await startController(at[side], name, signal);
     },
+    async resumeControllers(signal) {
+      for (const name of layout.controllers) await startController(source, name, signal);
+    },
 
     // Backups of plain StatefulSets are the operator's own jobs; they went along as objects.
     finishBackups: async () => undefined,

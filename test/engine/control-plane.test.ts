@@ -29,6 +29,7 @@ let native: NativeConnection;
 let workers: RunningWorkers;
 let calls: Call[];
 let isCommittable: boolean;
+let failsToCopy: () => boolean;
 
 function steps(): Record<string, (input: never) => Promise<unknown>> {
   const plan = createControlPlanePlan(undefined as never);
@@ -44,6 +45,10 @@ function steps(): Record<string, (input: never) => Promise<unknown>> {
       etcds: [],
       record: { values: ["192.0.2.1"], ttlSeconds: TTL },
     }),
+    copySecrets: async () => {
+      if (failsToCopy()) throw failure("Conflict", "seed-b has another namespace of that name");
+      return await plan.copySecrets(undefined as never);
+    },
     setRecordTtl: async () => ({ at: Date.now() }),
     startDestinationApiServers: async () => ({ url: "", values: ["192.0.2.2"] }),
     switchDns: async () => ({ switchedAt: Date.now() }),
@@ -81,6 +86,7 @@ afterAll(async () => {
 beforeEach(() => {
   calls = [];
   isCommittable = true;
+  failsToCopy = () => false;
 });
 
 async function start() {
@@ -106,7 +112,19 @@ describe("a move of a control plane", () => {
     const names = calls.map(({ name }) => name);
     // What the source's controllers have written until they stopped is there before the destination's start.
     const handOver = names.indexOf("handOverControllers");
-    expect(names.slice(handOver - 2, handOver)).toEqual(["stopSourceControllers", "copySecrets"]);
+    expect(names.slice(handOver - 3, handOver)).toEqual([
+      "copySecrets",
+      "stopSourceControllers",
+      "copySecrets",
+    ]);
+  });
+
+  test("whose last copy fails gives the source its controllers back without asking the destination", async () => {
+    failsToCopy = () => calls.some(({ name }) => name === "stopSourceControllers");
+    expect((await failureOf((await start()).result())).type).toBe("Conflict");
+    const returned = calls.filter(({ name }) => name === "returnControllers");
+    expect(returned.map(({ input }) => input["onlyStopped"])).toEqual([true, true]);
+    expect(calls.map(({ name }) => name)).not.toContain("handOverControllers");
   });
 
   test("that cannot commit is tried again later, and can be aborted until then: nobody waits for a lost seed", async () => {
