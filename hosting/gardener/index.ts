@@ -1,5 +1,5 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { startController } from "../statefulset/controllers.ts";
+import { requireStopped, startController } from "../statefulset/controllers.ts";
 import { fresh } from "../claim.ts";
 import { isReachable } from "../reachable.ts";
 import type { Claim } from "../claim.ts";
@@ -23,7 +23,7 @@ import type { ShootSeed } from "./namespace.ts";
 import { exposeMembers, exposedClientUrls, hideMembers, podOf } from "./peers.ts";
 import { persistSecrets } from "./shoot-state.ts";
 import { GardenShoot } from "./shoot.ts";
-import { addressOf, awaitMember, fence, ingressOf, requireStopped, startEither } from "./workloads.ts";
+import { addressOf, awaitMember, fence, ingressOf, startEither } from "./workloads.ts";
 
 /** A Shoot whose control plane gardenlets of two seeds run, one after the other. */
 export function createGardenerHosting(
@@ -190,7 +190,7 @@ export function createGardenerHosting(
     fenceControllers: async (side, signal) => await fence(at[side], signal),
     async startControllers(side, signal) {
       const [from, to] = side === "destination" ? [source, destination] : [destination, source];
-      await requireStopped(from, signal);
+      await requireStopped(from.namespace, CONTROLLERS, signal);
       await handOverExtensions(from, to, waits(signal));
       await handOverMachines(at, { side, move }, waits(signal));
       const others = side === "destination" ? OTHER_CONTROLLERS : [];

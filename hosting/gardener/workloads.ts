@@ -20,15 +20,6 @@ export async function fence(seed: ShootSeed, signal: AbortSignal): Promise<reado
   return stopped;
 }
 
-/** @throws Error when a controller of this side has replicas: the caller has not fenced it. */
-export async function requireStopped({ api, namespace }: ShootSeed, signal: AbortSignal): Promise<void> {
-  for (const name of CONTROLLERS) {
-    const workload = await namespace.workload("deployments", name, signal);
-    if ((workload?.spec.replicas ?? 0) > 0)
-      throw new Error(`${name} is not stopped at ${api.name}: it must never run twice`);
-  }
-}
-
 /** The VPN server is a Deployment, or a StatefulSet where it is highly available. */
 export async function startEither(
   { api, namespace }: ShootSeed,

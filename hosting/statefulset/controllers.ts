@@ -37,6 +37,19 @@ export async function fenceController(
   return leaseFrozenMs === undefined ? { name } : { name, leaseFrozenMs };
 }
 
+/** @throws Error when a controller has replicas: the caller has not fenced it, or somebody has started it again. */
+export async function requireStopped(
+  seed: SeedNamespace,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const name of names) {
+    const workload = await seed.workload("deployments", name, signal);
+    if ((workload?.spec.replicas ?? 0) > 0)
+      throw new Error(`${name} is not stopped at ${seed.api.name}: it must never run twice`);
+  }
+}
+
 export async function startController(seed: SeedNamespace, name: string, signal: AbortSignal): Promise<void> {
   await seed.start(name, signal);
   try {

@@ -8,7 +8,7 @@ import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
 import { NamespaceClaims } from "./claims.ts";
-import { fenceController, startController } from "./controllers.ts";
+import { fenceController, requireStopped, startController } from "./controllers.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 import {
   awaitMemberReady,
@@ -189,6 +189,7 @@ export function createStatefulSetHosting(
       return stopped.flatMap((controller) => controller ?? []);
     },
     async startControllers(side, signal) {
+      await requireStopped(side === "source" ? destination : source, layout.controllers, signal);
       for (const name of [...layout.otherControllers, ...layout.controllers])
         await startController(at[side], name, signal);
     },
