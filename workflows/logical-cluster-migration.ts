@@ -57,7 +57,7 @@ const table: StepTable<LogicalClusterActivities> = {
   follow: { class: "follow", summary: "Keep carrying over changes until the cutover" },
   verify: { class: "transfer", summary: "Prove both sides equal, key by key, while the cluster is in use" },
   takeTurn: {
-    class: "mutate",
+    class: "wait",
     summary: (s) => `Wait for the turn to go from ${s.from} to ${s.to}`,
     // As long as moves of others take, and persons whom these wait for. Each attempt is one look, and says whose turn it is.
     limits: { totalMs: 30 * 24 * 60 * 60_000 },

@@ -10,6 +10,7 @@ import { createTransferActivities } from "./transfer.ts";
 import { mustHaveDirection, mustHaveTurn } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { createUndoActivities } from "./undo.ts";
+import { beginWork } from "../work.ts";
 
 /** The steps of `logicalClusterMigration` against real shards. */
 export function createLogicalClusterActivities(site: KcpSite): LogicalClusterActivities {
@@ -33,6 +34,7 @@ export function createLogicalClusterActivities(site: KcpSite): LogicalClusterAct
     },
 
     async takeTurn(subject) {
+      using _ = beginWork("Tail");
       const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
       if (subject.fence === "inactive") await mustHaveTurn(from, subject, "Timeout");
       if (subject.revisions !== "accept-relist") await mustHaveDirection(from, to, subject, "Timeout");
