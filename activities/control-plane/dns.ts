@@ -18,7 +18,7 @@ type Steps = Pick<
 /** Secondaries follow their primary within seconds; one that is down is waited for by the next attempt. */
 const EVERYWHERE_MS = 10 * 60_000;
 /** In an undo users wait for what comes after. */
-const BACK_MS = 60_000;
+const BACK_MS = 30_000;
 
 export function createDnsActivities(sites: ControlPlaneSites): Steps {
   return {
