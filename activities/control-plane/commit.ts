@@ -2,6 +2,7 @@ import { activityInfo } from "@temporalio/activity";
 import { listMembers } from "../../etcd/membership/converge.ts";
 import { RefusedError } from "../../etcd/membership/errors.ts";
 import { proveEqualHashes } from "../../etcd/membership/hashes.ts";
+import type { Voters } from "../../etcd/membership/hashes.ts";
 import { moveLeader, promote } from "../../etcd/membership/operations.ts";
 import { awaitInSync, listAlarms } from "../../etcd/membership/sync.ts";
 import type { Wait } from "../../etcd/membership/types.ts";
@@ -41,7 +42,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => {
           await refuseAlarms(etcd, session.signal);
-          await prove(etcd, shortly(etcd));
+          await prove(etcd, shortly(etcd), (await isReplaced(etcd)) ? "answering" : "all");
         });
         const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
@@ -60,12 +61,10 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
       const api = await apiOf(session, "destination");
       await releaseWrites(api, session.signal);
       const voters = await allEtcds(session, input, async (etcd) => {
-        let allAnswer = true;
         for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
           if ((await etcd.memberAt(address)) !== undefined) {
             await leadAtDestination(etcd);
-            // Not asked any more once one is silent: each look waits for it.
-            allAnswer &&= await proveWhereAllAnswer(etcd);
+            await prove(etcd, etcd.wait, "answering");
             await removeAt(etcd, address);
             await proveSameData(api, api);
           }
@@ -117,10 +116,18 @@ async function refuseAlarms({ cluster }: StretchedEtcd, signal: AbortSignal): Pr
   });
 }
 
-/** @throws ApplicationFailure `NotVerified` when two voters hold different data. */
-export async function prove(etcd: StretchedEtcd, wait: Wait = etcd.wait): Promise<HashProof> {
+/**
+ * @param of A source that is cut off must not hold up what is left of the move: before the first member is removed all have
+ *   been proven equal, and one that nobody reaches has heard nothing since that the others have not.
+ * @throws ApplicationFailure `NotVerified` when two voters hold different data.
+ */
+export async function prove(
+  etcd: StretchedEtcd,
+  wait: Wait = etcd.wait,
+  of: Voters = "all",
+): Promise<HashProof> {
   try {
-    const proof = await proveEqualHashes(etcd.cluster, wait);
+    const proof = await proveEqualHashes(etcd.cluster, wait, of);
     return {
       etcd: etcd.name,
       revision: String(proof.revision),
@@ -136,18 +143,6 @@ export async function prove(etcd: StretchedEtcd, wait: Wait = etcd.wait): Promis
       advice: "find the member that is wrong (etcdctl endpoint hashkv), replace it, and start the move again",
     });
   }
-}
-
-/**
- * A source that is cut off must not hold up what is left of the move: all members have been proven equal before the first
- * was removed, and a member that nobody reaches has heard nothing since that the others have not.
- * @returns whether all answered.
- */
-async function proveWhereAllAnswer(etcd: StretchedEtcd): Promise<boolean> {
-  const { members } = await etcd.survey();
-  const allAnswer = members.every(({ healthy }) => healthy);
-  if (allAnswer) await prove(etcd);
-  return allAnswer;
 }
 
 /** Removes the source's member at an address, unless it is gone; all voters have been proven equal. */
@@ -209,7 +204,7 @@ async function replaceFirst(
   await awaitInSync(etcd.cluster, joining.id, limit, soon);
   if ((await etcd.memberAt(leaver)) === undefined) {
     await keepOut(session, etcd, etcd.layout.source.length - 1);
-    return { proof: await prove(etcd), evenMs: 0 };
+    return { proof: await prove(etcd, etcd.wait, "answering"), evenMs: 0 };
   }
   await leadAtDestination(etcd, shortly(etcd));
   const isLearner = (await etcd.memberAt(etcd.layout.destination.at(-1)!))?.learner === true;
@@ -283,12 +278,13 @@ async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd): Prom
 
 /** Whether an etcd has lost its first source member. */
 async function hasCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
-  const gone = await forEachEtcd(session, input, async ({ layout, memberAt }) => {
-    const last = await memberAt(layout.source.at(-1)!);
-    // A learner is one that came back: the source has none before.
-    return last === undefined || last.learner;
-  });
-  return gone.includes(true);
+  return (await forEachEtcd(session, input, isReplaced)).includes(true);
+}
+
+async function isReplaced({ layout, memberAt }: StretchedEtcd): Promise<boolean> {
+  const last = await memberAt(layout.source.at(-1)!);
+  // A learner is one that came back: the source has none before.
+  return last === undefined || last.learner;
 }
 
 /** The same; true where that cannot be told. */

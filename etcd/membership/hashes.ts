@@ -12,7 +12,10 @@ export type HashComparison =
   /** Not known: ask again, `newer` with a newer revision. */
   | { readonly outcome: "incomparable"; readonly reason: string; readonly newer: boolean };
 
-/** Proof that all voters hold the same data. */
+/** Whether voters that do not answer stand in the way of a proof, or are left out of it. */
+export type Voters = "all" | "answering";
+
+/** Proof that voters hold the same data. */
 export interface HashProof {
   readonly revision: bigint;
   readonly compactRevision: bigint;
@@ -28,13 +31,14 @@ export async function compareHashes(
   cluster: EtcdCluster,
   revision: bigint,
   signal?: AbortSignal,
+  of: Voters = "all",
 ): Promise<HashComparison> {
   const { members } = await listMembers(cluster, signal);
   const voters = new Set(members.filter(({ learner }) => !learner).map(({ id }) => id));
   const { answered } = await cluster.locate(signal);
   const asked = unique(answered).filter(({ status }) => voters.has(status.id));
   const missing = [...voters].filter((id) => !asked.some(({ status }) => status.id === id));
-  if (missing.length > 0) return incomparable(`${missing.join(", ")} did not answer`);
+  if (of === "all" && missing.length > 0) return incomparable(`${missing.join(", ")} did not answer`);
   const answers = await Promise.allSettled(
     asked.map(async ({ member }) => await member.hashKv(revision, { signal })),
   );
@@ -73,7 +77,11 @@ export function judgeHashes(revision: bigint, hashes: readonly MemberHash[]): Ha
  * Compares until the hashes are comparable, always at a revision that the leader has just had.
  * @throws RefusedError `diverged`: nothing may be removed, and somebody must look.
  */
-export async function proveEqualHashes(cluster: EtcdCluster, wait: Wait): Promise<HashProof> {
+export async function proveEqualHashes(
+  cluster: EtcdCluster,
+  wait: Wait,
+  of: Voters = "all",
+): Promise<HashProof> {
   let revision: bigint | undefined;
   return await converge<HashComparison, HashProof>(
     cluster,
@@ -81,7 +89,7 @@ export async function proveEqualHashes(cluster: EtcdCluster, wait: Wait): Promis
       name: "prove that all voters hold the same data",
       async look(signal) {
         revision ??= (await cluster.leader(signal)).status.revision;
-        return await compareHashes(cluster, revision, signal);
+        return await compareHashes(cluster, revision, signal, of);
       },
       isDone(comparison) {
         if (comparison.outcome === "equal") return comparison.proof;
