@@ -150,7 +150,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
       const gate = "DrainSourceKubeAPIServer";
       const move = await startTo(bed, to, { gates: [gate] });
       await untilGate(move, gate);
-      await scaleApiServers(to, 0);
+      await stopApiServers(to);
       await approve(move, gate);
       const { type, message } = await failureOf(move.result());
       expect(type).toBe("Refused");
@@ -169,7 +169,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
       const gate = "CommitQuorum";
       const move = await startTo(bed, to, { gates: [gate] });
       await untilGate(move, gate);
-      await scaleApiServers(to, 0);
+      await stopApiServers(to);
       await approve(move, gate);
       await untilState(move, ({ status }) => status === "retrying later");
       for (const etcd of etcdNames) expect(await membersOf(bed, here, etcd)).toHaveLength(6);
@@ -224,6 +224,21 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     expect(await testbed.seeds[to].api.find({ path: `${secrets}/renewed` })).toBeDefined();
     here = to;
   });
+
+  /** As when they are lost: returns when nobody is answered any more. */
+  async function stopApiServers(seed: SeedName): Promise<void> {
+    const api = bed.testbed.apiAt(await apiAddress(bed, seed));
+    await scaleApiServers(seed, 0);
+    await pollUntil(
+      "the API servers are gone",
+      async () =>
+        await api.request({ path: "/readyz" }).then(
+          ({ status }) => `${status}`,
+          () => true as const,
+        ),
+      { everyMs: 200, deadlineMs: 60_000 },
+    );
+  }
 
   async function scaleApiServers(seed: SeedName, replicas: number): Promise<void> {
     const path = `/apis/apps/v1/namespaces/${seedNamespace}/deployments/kube-apiserver`;
