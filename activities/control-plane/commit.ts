@@ -105,7 +105,10 @@ async function repeatedOnceCommitted<T>(
   }
 }
 
-/** @throws ApplicationFailure `Refused`: no etcd with an alarm may lose a member, and all are to lose theirs or none. */
+/**
+ * No etcd with an alarm may lose a member, and that must be found before another has lost its own.
+ * @throws ApplicationFailure `Refused`
+ */
 async function refuseAlarms({ cluster }: StretchedEtcd, signal: AbortSignal): Promise<void> {
   const alarms = await listAlarms(cluster, signal);
   if (alarms.length === 0) return;
@@ -281,13 +284,13 @@ async function hasCommitted(session: Session, input: StretchedSubject): Promise<
   return (await forEachEtcd(session, input, isReplaced)).includes(true);
 }
 
+/** The same; true where that cannot be told. */
+async function mayHaveCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
+  return await hasCommitted(session, input).catch(() => true);
+}
+
 async function isReplaced({ layout, memberAt }: StretchedEtcd): Promise<boolean> {
   const last = await memberAt(layout.source.at(-1)!);
   // A learner is one that came back: the source has none before.
   return last === undefined || last.learner;
-}
-
-/** The same; true where that cannot be told. */
-async function mayHaveCommitted(session: Session, input: StretchedSubject): Promise<boolean> {
-  return await hasCommitted(session, input).catch(() => true);
 }
