@@ -20,7 +20,8 @@ type Steps = Pick<
   | "restartSourceApiServers"
 >;
 
-const READY = { everyMs: 200, deadlineMs: 120_000 };
+const READY_LOOK_MS = 200;
+const READY_WITHIN_MS = 120_000;
 /** The name leads to servers that serve nobody all the time, so it is given back soon. */
 const SERVES = { everyMs: 1_000, deadlineMs: 5 * 60_000 };
 const DRAIN_LOOK_MS = 1_000;
@@ -119,9 +120,14 @@ async function mustServe({ hosting, subject, signal }: Session, destination: Api
   }
 }
 
-async function awaitReady(api: ApiServer, signal: AbortSignal): Promise<void> {
+/** @throws WaitError when it is not by then. */
+export async function awaitReady(
+  api: ApiServer,
+  signal: AbortSignal,
+  deadlineMs: number = READY_WITHIN_MS,
+): Promise<void> {
   const ready = async () => (await whyNotReady(api, signal)) ?? true;
-  await pollUntil(`${api.name} is ready`, ready, { ...READY, signal });
+  await pollUntil(`${api.name} is ready`, ready, { everyMs: READY_LOOK_MS, deadlineMs, signal });
 }
 
 /** Writes through one API server and reads it through another: they serve the same etcd, and reads are not stale. */

@@ -1,7 +1,10 @@
 import { activityInfo } from "@temporalio/activity";
 import { ClaimedError } from "../../hosting/types.ts";
+import type { Side } from "../../hosting/types.ts";
 import { SupersededError } from "../../etcd/errors.ts";
+import { WaitError } from "../../kubernetes/wait.ts";
 import type { ControlPlaneSites } from "../../sites/control-planes.ts";
+import { awaitReady } from "./api-servers.ts";
 import { apiOf, openControlPlane, step, undoStep } from "./session.ts";
 import type { Session } from "./session.ts";
 import type { ControlPlaneActivities } from "./types.ts";
@@ -25,6 +28,7 @@ type Steps = Pick<
 
 /** Others have waited in vain for so long: a rollout, pods that are to go. */
 const LEFT_AFTER_MS = 4 * 60_000;
+const ANSWERS_WITHIN_MS = 10_000;
 
 /** Steps that the hosting does nearly by itself. */
 export function createHostedActivities(sites: ControlPlaneSites): Steps {
@@ -55,6 +59,8 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       const { vpn } = config;
       if (vpn === undefined) return;
       await leftWhereLost(session, unlessLost, async () => {
+        // A kubelet starts its pod, and asks where the name leads: if nobody answers there, the name has to go back first.
+        if (unlessLost && !(await serves(session, "destination"))) return;
         const endpoint = await hosting.startVpnServer(side, signal);
         // Not by name, which leads to the other side.
         const api = await apiOf(session, side);
@@ -121,6 +127,17 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
       await hosting.adopt(signal);
     }),
   };
+}
+
+/** Whether the API servers of a side answer, now or in some seconds. */
+async function serves(session: Session, side: Side): Promise<boolean> {
+  try {
+    await awaitReady(await apiOf(session, side), session.signal, ANSWERS_WITHIN_MS);
+    return true;
+  } catch (error) {
+    if (error instanceof WaitError) return false;
+    throw error;
+  }
 }
 
 /**
