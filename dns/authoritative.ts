@@ -31,8 +31,9 @@ export async function awaitAuthoritative(input: AwaitInput): Promise<void> {
   const { servers, name, type, timeoutMs, pollEveryMs = 500, signal, onLag } = input;
   const deadline = performance.now() + (timeoutMs ?? Infinity);
   const expected = { ...input.expected, values: canonicalValues(type, input.expected.values) };
+  const heard = new Set<DnsServer>();
   for (;;) {
-    const lags = await Promise.all(servers.map((server) => lagOf(server, { ...input, expected })));
+    const lags = await Promise.all(servers.map((server) => lagOf(server, { ...input, expected, heard })));
     const lagging = lags.filter((lag) => lag !== undefined);
     if (lagging.length === 0) return;
     onLag?.(lagging);
@@ -41,12 +42,16 @@ export async function awaitAuthoritative(input: AwaitInput): Promise<void> {
   }
 }
 
-async function lagOf(server: DnsServer, input: AwaitInput): Promise<Lag | undefined> {
-  const { zone, name, type, expected, signal } = input;
+async function lagOf(
+  server: DnsServer,
+  input: AwaitInput & { readonly heard: Set<DnsServer> },
+): Promise<Lag | undefined> {
+  const { zone, name, type, expected, signal, heard } = input;
   // The next round is the second attempt.
   const options = { attempts: 1, signal };
   try {
     const answer = await query(server, name, type, options);
+    heard.add(server);
     const { values, ttlSeconds, authoritative } = answer;
     if (authoritative && sameValues(values, expected.values) && ttlSeconds === expected.ttlSeconds)
       return undefined;
@@ -60,6 +65,10 @@ async function lagOf(server: DnsServer, input: AwaitInput): Promise<Lag | undefi
     };
   } catch (error) {
     signal?.throwIfAborted();
-    return { server: describeServer(server), answers: `fails: ${(error as Error).message}`, silent: true };
+    return {
+      server: describeServer(server),
+      answers: `fails: ${(error as Error).message}`,
+      silent: !heard.has(server),
+    };
   }
 }

@@ -76,6 +76,6 @@ export class LaggingError extends Error {
 export interface Lag {
   readonly server: string;
   readonly answers: string;
-  /** It does not answer at all. */
+  /** It has never answered in all the time. */
   readonly silent: boolean;
 }

@@ -167,7 +167,10 @@ export interface Hosting {
   fenceControllers(side: Side, signal: AbortSignal): Promise<readonly StoppedController[]>;
   /** Starts them on a side; the caller has proven that the other side's are stopped. */
   startControllers(side: Side, signal: AbortSignal): Promise<void>;
-  /** Starts the source's again when nothing has been begun at the destination, which is not asked. */
+  /**
+   * Starts the source's again when none of the destination's have been started, which is not asked for what it knows, nor
+   * waited for.
+   */
   resumeControllers(signal: AbortSignal): Promise<void>;
 
   /** Hands backups over, where the hosting has any. */

@@ -26,6 +26,10 @@ type Steps = Pick<ControlPlaneActivities, "commitQuorum" | "removeSourcePeers">;
 const EVEN_DEADLINE_MS = 30_000;
 /** When nothing has been removed for so long an attempt ends, so that the move can be aborted before the next. */
 const PATIENCE_MS = 60_000;
+/** A learner that promotes itself has so long to get in step, while users are served. */
+const LEARNER_PATIENCE_MS = 30 * 60_000;
+/** A member on a node that is dead does not stop. */
+const STOP_MS = 60_000;
 const shortly = ({ wait }: StretchedEtcd) => ({ ...wait, deadlineMs: PATIENCE_MS });
 
 /** From the first removal of a source member on there is no way back. Works also while the source is cut off. */
@@ -42,7 +46,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         // All that can be refused is refused before the first change.
         await allEtcds(session, input, async (etcd) => {
           await refuseAlarms(etcd, session.signal);
-          await prove(etcd, shortly(etcd), (await isReplaced(etcd)) ? "answering" : "all");
+          await prove(etcd, shortly(etcd), (await isReplaced(etcd)) ? "in touch" : "all");
         });
         const heldMs = await handOverLeaders(session, input);
         const replaced = await forEachEtcd(session, input, async (etcd) => {
@@ -64,7 +68,7 @@ export function createCommitActivities(sites: ControlPlaneSites): Steps {
         for (const [ordinal, address] of [...etcd.layout.source.entries()].toReversed()) {
           if ((await etcd.memberAt(address)) !== undefined) {
             await leadAtDestination(etcd);
-            await prove(etcd, etcd.wait, "answering");
+            await prove(etcd, etcd.wait, "in touch");
             await removeAt(etcd, address);
             await proveSameData(api, api);
           }
@@ -205,9 +209,9 @@ async function replaceFirst(
   // One that has been a learner for long is in step.
   const soon = session.hosting.promotesByItself ? etcd.wait : shortly(etcd);
   await awaitInSync(etcd.cluster, joining.id, limit, soon);
-  if ((await etcd.memberAt(leaver)) === undefined) {
+  if (await isReplaced(etcd)) {
     await keepOut(session, etcd, etcd.layout.source.length - 1);
-    return { proof: await prove(etcd, etcd.wait, "answering"), evenMs: 0 };
+    return { proof: await prove(etcd, etcd.wait, "in touch"), evenMs: 0 };
   }
   await leadAtDestination(etcd, shortly(etcd));
   const isLearner = (await etcd.memberAt(etcd.layout.destination.at(-1)!))?.learner === true;
@@ -224,9 +228,7 @@ async function replaceFirst(
     await keepOut(session, etcd, etcd.layout.source.length - 1);
     return { proof, evenMs };
   } catch (error) {
-    const left = await etcd.memberAt(leaver);
-    // A learner has been removed, and came back.
-    if (left !== undefined && !left.learner) await stepBack(session, etcd);
+    if (!(await isReplaced(etcd))) await stepBack(session, etcd);
     throw error;
   }
 }
@@ -260,23 +262,48 @@ async function lastToJoin(
 
 /**
  * The last member to join leaves again, so that the seeds are uneven as before: better so, whoever is down by now. A
- * learner may stay: one that would promote itself does, too, as long as its seed answers, unless it has never started.
+ * learner may stay: one that would promote itself does, too, for a while, if it has started and the destination serves.
  * @returns false when it stays and is about to become a voter.
  */
-async function stepBack({ hosting, signal }: Session, etcd: StretchedEtcd): Promise<boolean> {
+async function stepBack(session: Session, etcd: StretchedEtcd): Promise<boolean> {
+  const { hosting, signal } = session;
   const last = etcd.layout.destination.length - 1;
   const find = async () => await etcd.memberAt(etcd.layout.destination[last]!);
   let member = await find();
   if (member === undefined || (member.learner && !hosting.promotesByItself)) return true;
   if (hosting.promotesByItself && (await hosting.isReachable("destination", signal))) {
-    if (member.learner && member.name !== "") return false;
+    if (member.learner && member.name !== "" && (await mayCatchUp(session))) return false;
     // First, or it would come back, and may have done so meanwhile.
-    await hosting.stopMembers("destination", etcd.name, last, signal);
+    await stopIfPossible(session, etcd.name, last);
     member = await find();
     if (member === undefined) return true;
   }
   await removeFollower(etcd, member.id, etcd.wait, async () => await leadAtSource(etcd));
   return true;
+}
+
+/** Not while nobody is served: the destination's members have no quorum of their own, and the source's may be cut off. */
+async function mayCatchUp(session: Session): Promise<boolean> {
+  const { api, signal } = session;
+  if (Date.now() - activityInfo().scheduledTimestampMs > LEARNER_PATIENCE_MS) return false;
+  try {
+    await proveSameData(api, await apiOf(session, "destination"));
+    return true;
+  } catch {
+    signal.throwIfAborted();
+    return false;
+  }
+}
+
+/** Stops the destination's members from `keep` upward. One that cannot be stopped is removed from etcd all the same. */
+async function stopIfPossible({ hosting, signal }: Session, etcd: string, keep: number): Promise<void> {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(STOP_MS)]);
+  try {
+    await hosting.stopMembers("destination", etcd, keep, limit);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!limit.aborted) throw error;
+  }
 }
 
 /** Whether an etcd has lost its first source member. */

@@ -58,13 +58,15 @@ export async function setRecord(
 
 /**
  * As {@link setRecord}, for an undo: what somebody else has set stays, unless it still leads to where the move went. A server
- * that says nothing, as one that was lost with the destination, is not waited for: it asks its primary when it is back.
+ * that says nothing all the time, as one that was lost with the destination, is not waited for: it asks its primary when it
+ * is back. Where none says anything it is the worker that is cut off.
  */
 async function setRecordBack(session: Session, from: readonly string[], to: DnsRecordState): Promise<number> {
   try {
     return await replaceRecord(session, from, to, BACK_MS);
   } catch (error) {
-    if (error instanceof LaggingError && error.lagging.every(({ silent }) => silent)) return Date.now();
+    const silent = error instanceof LaggingError && error.lagging.every((lag) => lag.silent);
+    if (silent && error.lagging.length < session.zone!.servers.length) return Date.now();
     if (!(error instanceof RecordTakenError)) throw error;
     const leadsThere = error.found.some((value) => from.includes(value) && !to.values.includes(value));
     if (leadsThere) throw conflict(session, from, error);

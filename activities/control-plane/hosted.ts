@@ -104,7 +104,9 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
     handOverControllers: step(sites, "HandOverControllers", async (session, { after }) => {
       const orderedAt = after?.orderedAt ?? activityInfo().scheduledTimestampMs;
       const { hosting, signal } = session;
-      const stopped = after?.stopped ?? (await hosting.fenceControllers("source", signal));
+      // Somebody may have started them since.
+      const still = await hosting.fenceControllers("source", signal);
+      const stopped = after?.stopped ?? still;
       await hosting.startControllers("destination", signal);
       return { stopped, withoutControllersMs: Date.now() - orderedAt };
     }),
@@ -112,10 +114,11 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
     returnControllers: undoStep(
       sites,
       "HandOverControllers",
-      async (session, { unlessLost, onlyStopped }) => {
+      async (session, { unlessLost = false, onlyStopped }) => {
         const { hosting, signal } = session;
-        if (onlyStopped) return await hosting.resumeControllers(signal);
-        await leftWhereLost(session, unlessLost ?? false, async () => {
+        const resume = async () => await hosting.resumeControllers(signal);
+        if (onlyStopped) return await leftWhereItFails(session, unlessLost, resume);
+        await leftWhereLost(session, unlessLost, async () => {
           await hosting.fenceControllers("destination", signal);
           await hosting.startControllers("source", signal);
         });
@@ -144,17 +147,21 @@ async function serves(session: Session, side: Side): Promise<boolean> {
  * Runs a part of an undo. One that may be left to later is, where the destination does not answer, or when it fails for
  * minutes: users and the quorum must not wait for a seed that is lost, or broken.
  */
-async function leftWhereLost(
-  { hosting, signal }: Session,
+async function leftWhereLost(session: Session, isLeft: boolean, run: () => Promise<void>): Promise<void> {
+  if (isLeft && !(await session.hosting.isReachable("destination", session.signal))) return;
+  await leftWhereItFails(session, isLeft, run);
+}
+
+async function leftWhereItFails(
+  { signal }: Session,
   isLeft: boolean,
   run: () => Promise<void>,
 ): Promise<void> {
-  if (!isLeft) return await run();
-  if (!(await hosting.isReachable("destination", signal))) return;
   try {
     await run();
   } catch (error) {
     signal.throwIfAborted();
+    if (!isLeft) throw error;
     const isPassing = Date.now() - activityInfo().scheduledTimestampMs < LEFT_AFTER_MS;
     if (isPassing || error instanceof ClaimedError || error instanceof SupersededError) throw error;
   }

@@ -12,8 +12,11 @@ export type HashComparison =
   /** Not known: ask again, `newer` with a newer revision. */
   | { readonly outcome: "incomparable"; readonly reason: string; readonly newer: boolean };
 
-/** Whether voters that do not answer stand in the way of a proof, or are left out of it. */
-export type Voters = "all" | "answering";
+/**
+ * Whether voters that cannot be compared stand in the way of a proof, or are left out of it: those that do not answer, and
+ * those that a cut keeps from their leader, which answer but hear of nothing new.
+ */
+export type Voters = "all" | "in touch";
 
 /** Proof that voters hold the same data. */
 export interface HashProof {
@@ -36,7 +39,11 @@ export async function compareHashes(
   const { members } = await listMembers(cluster, signal);
   const voters = new Set(members.filter(({ learner }) => !learner).map(({ id }) => id));
   const { answered } = await cluster.locate(signal);
-  const asked = unique(answered).filter(({ status }) => voters.has(status.id));
+  const leaders = new Set(answered.filter(({ status }) => status.leader === status.id).map(idOf));
+  const asked = unique(answered).filter(
+    ({ status: { id, leader } }) =>
+      voters.has(id) && (of === "all" || (leader !== undefined && leaders.has(leader))),
+  );
   const missing = [...voters].filter((id) => !asked.some(({ status }) => status.id === id));
   if (of === "all" && missing.length > 0) return incomparable(`${missing.join(", ")} did not answer`);
   const answers = await Promise.allSettled(
@@ -105,6 +112,10 @@ export async function proveEqualHashes(
     },
     wait,
   );
+}
+
+function idOf({ status }: Located): MemberId {
+  return status.id;
 }
 
 /** Several endpoints may lead to one member. */

@@ -1,11 +1,12 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
 import { apply } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { IGNORE_SCALING } from "../statefulset/controllers.ts";
 import { REPLICAS } from "../statefulset/seed.ts";
 import { EPOCH } from "../claim.ts";
 import { requireSameSecrets } from "../secrets.ts";
 import type { CarriedOver } from "../types.ts";
-import { extensionOfSeed, seedsOfGarden } from "./names.ts";
+import { CONTROLLERS, OTHER_CONTROLLERS, extensionOfSeed, seedsOfGarden } from "./names.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { listOrNone } from "./operations.ts";
 
@@ -51,6 +52,8 @@ const KINDS: readonly Kind[] = [
 /** Made by a controller of the seed from something else, which makes them at the destination too. */
 const MADE = ["resources.gardener.cloud/managed-by", "rehome.dev/etcd"];
 const MADE_BY = { "app.kubernetes.io/managed-by": "etcd-druid" };
+/** They stay stopped until they are started: the destination's watchdog must not do it before. */
+const STOPPED: ReadonlySet<string> = new Set([...CONTROLLERS, ...OTHER_CONTROLLERS]);
 const OF_EVERY_NAMESPACE = new Set(["ConfigMap/kube-root-ca.crt", "ServiceAccount/default"]);
 
 /**
@@ -153,7 +156,8 @@ function service({ spec = {} }: Carried): Plain {
 function workload({ spec = {}, metadata }: Carried): Plain {
   const replicas = Number(spec["replicas"] ?? 1);
   const kept = replicas > 0 ? String(replicas) : (metadata.annotations?.[REPLICAS] ?? "0");
-  return { spec: { ...spec, replicas: 0 }, metadata: { annotations: { [REPLICAS]: kept } } };
+  const annotations = { [REPLICAS]: kept, ...(STOPPED.has(metadata.name) && { [IGNORE_SCALING]: "true" }) };
+  return { spec: { ...spec, replicas: 0 }, metadata: { annotations } };
 }
 
 function withoutServers(annotations: Readonly<Record<string, string>> = {}): Plain {

@@ -1,5 +1,5 @@
 import type { ApiServer } from "../../kubernetes/api-server.ts";
-import { requireStopped, startController } from "../statefulset/controllers.ts";
+import { requireStopped, startControllers } from "../statefulset/controllers.ts";
 import { fresh } from "../claim.ts";
 import { isReachable } from "../reachable.ts";
 import type { Claim } from "../claim.ts";
@@ -194,8 +194,7 @@ export function createGardenerHosting(
       await handOverExtensions(from, to, waits(signal));
       await handOverMachines(at, { side, move }, waits(signal));
       const others = side === "destination" ? OTHER_CONTROLLERS : [];
-      for (const name of [...others, ...CONTROLLERS.toReversed()])
-        await startController(to.namespace, name, signal);
+      await startControllers(to.namespace, [...others, ...CONTROLLERS], signal);
       if (side === "destination")
         await shoot.mark(
           "MigrateExtensionsNeededBeforeKubeAPIServer",
@@ -205,7 +204,9 @@ export function createGardenerHosting(
         );
     },
     async resumeControllers(signal) {
-      for (const name of CONTROLLERS.toReversed()) await startController(source.namespace, name, signal);
+      if (await isReachable(servers.destination, signal))
+        await requireStopped(destination.namespace, CONTROLLERS, signal);
+      await startControllers(source.namespace, CONTROLLERS, signal);
     },
 
     async finishBackups(signal) {

@@ -1,7 +1,8 @@
 import { converge } from "../../kubernetes/converge.ts";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import { merge } from "../../kubernetes/objects.ts";
-import { machines } from "./names.ts";
+import { requireStopped } from "../statefulset/controllers.ts";
+import { MACHINE_CONTROLLER, machines } from "./names.ts";
 import { namespaceOf, namespacePath } from "./namespace.ts";
 import type { ShootSeed } from "./namespace.ts";
 import { deleteObject, listOrNone } from "./operations.ts";
@@ -58,11 +59,13 @@ export async function handOverMachines(
 
 /**
  * Makes one side's machines known at the other, so that the machine controller there finds every virtual machine that
- * there is. Both machine controllers must be stopped. Machines that only the other side knows are gone here, and are
+ * there is. Machines that only the other side knows are gone here, and are
  * taken away there, without their virtual machines being touched.
- * @throws MachinesDifferError when the sides do not name the same virtual machines in the end.
+ * @throws MachinesDifferError when the sides do not name the same virtual machines in the end; Error when a machine
+ *   controller runs, which would make up for machines that it does not know yet.
  */
 async function copyMachines(from: ShootSeed, to: ShootSeed, waits: Waits): Promise<void> {
+  for (const { namespace } of [from, to]) await requireStopped(namespace, [MACHINE_CONTROLLER], waits.signal);
   const uids = new Map<string, string>();
   for (const [resource, kind] of KINDS) {
     const path = machines(from.namespace.name, resource);

@@ -32,15 +32,12 @@ export const VPN_SERVER = "vpn-seed-server";
 export const VPN_PORT = 8132;
 export const API_SERVER = "kube-apiserver";
 
+export const MACHINE_CONTROLLER = "machine-controller-manager";
+
 /**
- * Controllers that act on the world outside etcd and must never run twice. They are stopped and started in this
- * order: the autoscaler asks for machines, the machine controller makes and deletes them.
+ * Controllers that act on the world outside etcd and must never run twice. They are stopped in this order: the autoscaler asks for machines, the machine controller makes and deletes them.
  */
-export const CONTROLLERS = [
-  "cluster-autoscaler",
-  "machine-controller-manager",
-  "gardener-resource-manager",
-] as const;
+export const CONTROLLERS = ["cluster-autoscaler", MACHINE_CONTROLLER, "gardener-resource-manager"] as const;
 
 /** They lead one another by a Lease in the control plane itself, so they may run in both seeds. */
 export const OTHER_CONTROLLERS = ["kube-controller-manager", "kube-scheduler"] as const;

@@ -14,7 +14,7 @@ interface Lease extends KubeObject {
 }
 
 /** Keeps Gardener's dependency watchdog from scaling up again what was stopped on purpose (dependency-watchdog, prober). */
-const IGNORE_SCALING = "dependency-watchdog.gardener.cloud/ignore-scaling";
+export const IGNORE_SCALING = "dependency-watchdog.gardener.cloud/ignore-scaling";
 const SHORTEST_FREEZE_MS = 15_000;
 
 /**
@@ -50,7 +50,19 @@ export async function requireStopped(
   }
 }
 
-export async function startController(seed: SeedNamespace, name: string, signal: AbortSignal): Promise<void> {
+/** Starts all at once: one that does not become ready keeps none of the others waiting. @throws the first of their errors */
+export async function startControllers(
+  seed: SeedNamespace,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const started = await Promise.allSettled(
+    names.map(async (name) => await startController(seed, name, signal)),
+  );
+  for (const result of started) if (result.status === "rejected") throw result.reason;
+}
+
+async function startController(seed: SeedNamespace, name: string, signal: AbortSignal): Promise<void> {
   await seed.start(name, signal);
   try {
     await merge(seed.api, `${seed.workloads("deployments")}/${name}`, {

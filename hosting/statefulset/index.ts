@@ -8,7 +8,7 @@ import { ClaimedError } from "../types.ts";
 import type { ApiServerAddress, Hosting, HostedDns, Side } from "../types.ts";
 import { carryOver } from "./carry-over.ts";
 import { NamespaceClaims } from "./claims.ts";
-import { fenceController, requireStopped, startController } from "./controllers.ts";
+import { fenceController, requireStopped, startControllers } from "./controllers.ts";
 import { failureDeadlineMs } from "./deadlines.ts";
 import {
   awaitMemberReady,
@@ -190,11 +190,12 @@ export function createStatefulSetHosting(
     },
     async startControllers(side, signal) {
       await requireStopped(side === "source" ? destination : source, layout.controllers, signal);
-      for (const name of [...layout.otherControllers, ...layout.controllers])
-        await startController(at[side], name, signal);
+      await startControllers(at[side], [...layout.otherControllers, ...layout.controllers], signal);
     },
     async resumeControllers(signal) {
-      for (const name of layout.controllers) await startController(source, name, signal);
+      if (await isReachable(seeds.destination, signal))
+        await requireStopped(destination, layout.controllers, signal);
+      await startControllers(source, layout.controllers, signal);
     },
 
     // Backups of plain StatefulSets are the operator's own jobs; they went along as objects.

@@ -89,9 +89,19 @@ describe("awaitAuthoritative", () => {
     const name = await dns.create("down", "A", 120, ...first);
     const input = { ...record(name), pollEveryMs: 20 };
     await awaitAuthoritative({ ...input, expected: { values: first, ttlSeconds: 120 }, timeoutMs: 10_000 });
-    await dns.bind.secondary.stop();
-    const wait = awaitAuthoritative({ ...input, expected: { values: first, ttlSeconds: 5 }, timeoutMs: 100 });
-    const error = await wait.catch((caught: unknown) => caught);
+    const expected = { values: first, ttlSeconds: 5 };
+    let stopped: Promise<void> | undefined;
+    const onLag = () => void (stopped ??= dns.bind.secondary.stop());
+    const gone = await awaitAuthoritative({ ...input, expected, timeoutMs: 5_000, onLag }).catch(
+      (caught: unknown) => caught,
+    );
+    await stopped;
+    expect((gone as Error).message).toMatch(/; \S+ fails: .*unreachable/);
+    // It has answered with something else before.
+    expect((gone as LaggingError).lagging.map(({ silent }) => silent)).toEqual([false, false]);
+    const error = await awaitAuthoritative({ ...input, expected, timeoutMs: 100 }).catch(
+      (caught: unknown) => caught,
+    );
     expect(error).toBeInstanceOf(LaggingError);
     expect((error as Error).message).toMatch(
       /answers 10\.75\.1\.16 with TTL 120 .*; \S+ fails: .*unreachable/,
