@@ -10,6 +10,7 @@ import { beginWork } from "../work.ts";
 import { checkRecord } from "./dns.ts";
 import { checkEtcds } from "./etcd-check.ts";
 import type { ControlPlaneActivities, ControlPlaneAdmission } from "./types.ts";
+import { requireClients } from "./vpn.ts";
 
 const EXAMPLE = { controlPlane: "team-a", to: "seed-b" };
 
@@ -53,6 +54,7 @@ async function check(
   await requireReachable(apiAt(url), `controlPlanes.${controlPlane}.apiServer`, signal);
   const record = await checkRecord(hosted, values, signal);
   const { vpn, controllers } = inspection;
+  if (config.vpn !== undefined) await requireClients(api, config.vpn, signal);
   return {
     input,
     controlPlane,

@@ -3,6 +3,7 @@ import { converge } from "../../kubernetes/converge.ts";
 import { apply, awaitObject, awaitObjects, removeObject } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
+import { failure } from "../../workflows/engine/failures.ts";
 import type { Side } from "../../hosting/types.ts";
 import type { ControlPlaneConfig } from "../../sites/config-control-planes.ts";
 
@@ -142,6 +143,24 @@ function withOwnStrategy({ metadata, spec }: Deployment, moved: string): object 
   if (kept === undefined || rolledOutFor !== moved) return undefined;
   const strategy = { rollingUpdate: null, ...(JSON.parse(kept) as object) };
   return { metadata: { annotations: { [STRATEGY]: null } }, spec: { strategy } };
+}
+
+/**
+ * @throws ApplicationFailure `Refused` where the VPN's clients are not a Deployment whose pods are told by a variable whom to
+ *   dial: of others no bridge can be made.
+ */
+export async function requireClients(api: ApiServer, vpn: Vpn, signal: AbortSignal): Promise<void> {
+  const { namespace, deployment, endpointVariable } = vpn.client;
+  const found = await api.find<Deployment>({ path: `${deploymentsOf(vpn)}/${deployment}`, signal });
+  const isTold = found?.spec.template.spec.containers.some(({ env }) =>
+    env?.some(({ name }) => name === endpointVariable),
+  );
+  if (isTold) return;
+  throw failure("Refused", {
+    message: `vpn.client: ${api.name} has no Deployment ${namespace}/${deployment} with the variable ${endpointVariable}`,
+    found: found === undefined ? "no such Deployment" : "a Deployment whose containers have no such variable",
+    advice: "correct vpn.client in rehome.yaml; clients that are a StatefulSet cannot be bridged",
+  });
 }
 
 /** Asks through an API server for a pod that it reaches only through the tunnel, until it answers. */
