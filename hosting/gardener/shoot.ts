@@ -6,7 +6,7 @@ import type { KubeObject } from "../../kubernetes/objects.ts";
 import { CLAIM, holderOf, missingEpoch, raising } from "../claim.ts";
 import type { Claim } from "../claim.ts";
 import { ClaimedError } from "../types.ts";
-import { IGNORE, LIVE_MIGRATE, garden, seedsOfGarden } from "./names.ts";
+import { IGNORE, LIVE_MIGRATE, OPERATION, garden, seedsOfGarden } from "./names.ts";
 import type { GardenerLayout } from "./names.ts";
 import type { Condition } from "./operations.ts";
 
@@ -116,9 +116,9 @@ export class GardenShoot {
             `${this.#what} is bound to ${spec.seedName} but runs at ${status.seedName}: released now, it would be migrated with downtime`,
           );
         }
-        return {
-          metadata: { annotations: { ...raised, [CLAIM]: null, [IGNORE]: null, [LIVE_MIGRATE]: null } },
-        };
+        const own = { [CLAIM]: null, [IGNORE]: null, [LIVE_MIGRATE]: null };
+        // Nothing else raises the generation, which is all that a gardenlet looks at (controller/shoot/shoot/add.go).
+        return { metadata: { annotations: { ...raised, ...own, [OPERATION]: "reconcile" } } };
       },
       signal,
     );

@@ -273,10 +273,17 @@ describe("a control plane of Gardener moves", () => {
   });
 
   test("the Shoot is given back to gardenlets", async () => {
+    const before = generationOf(await readShoot());
     await twice(async () => await hosting.release(limit()));
     const found = await readShoot();
+    // By it they learn that there is something to do.
+    expect(generationOf(found)).toBe(before + 1);
     expect(found.metadata.annotations?.["shoot.gardener.cloud/ignore"]).toBeUndefined();
     expect(stepsOf(found)).toMatchObject({ MigrationCompleted: "True", SourceSeedCleanup: "True" });
     expect(bed.driver.state.ordinaryMigrations).toEqual([]);
   });
 });
+
+function generationOf({ metadata }: KubeObject): number {
+  return (metadata as { generation?: number }).generation ?? 0;
+}
