@@ -22,6 +22,8 @@ export interface TailOptions {
   readonly signal: AbortSignal;
   /** Which families to carry over; all when left out. */
   readonly includes?: (family: string) => boolean;
+  /** Whether {@link RunningTail.takeChanged} will be asked: the keys take memory, and a tail may go on for weeks. */
+  readonly keepsKeys?: boolean;
   readonly onProgress?: (progress: Readonly<TailProgress>) => void;
 }
 
@@ -87,7 +89,7 @@ export async function tail(
 export interface RunningTail extends AsyncDisposable {
   /** Resolves once everything up to `revision`, which must be that of a pulse, is applied. @throws the signal's reason. */
   reach(revision: bigint, signal?: AbortSignal): Promise<TailProgress>;
-  /** The keys carried over since this was last asked. */
+  /** The keys carried over since this was last asked, where they are kept. */
   takeChanged(): Set<Key>;
   /** Settles when the tail ends: by the abort of its signal, or rejected by what broke it. */
   readonly ended: Promise<TailProgress>;
@@ -177,7 +179,7 @@ class Follower {
       if (!this.#isOurs(change)) continue;
       await this.#apply({ key: entry.key, entry: type === "Put" ? entry : undefined });
       this.progress.changes += 1;
-      this.#changed.add(entry.key);
+      if (this.#options.keepsKeys) this.#changed.add(entry.key);
     }
     // Without changes of ours the stored position may stay behind; it moves often enough to escape compaction.
     if (this.progress.position - this.#stored >= POSITION_EVERY) await this.#apply(undefined);

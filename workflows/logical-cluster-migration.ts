@@ -76,7 +76,8 @@ const table: StepTable<LogicalClusterActivities> = {
   finalize: { class: "wait", summary: "Take the fence and the locks away, check path and id" },
   dismantleFence: { class: "mutate", summary: (s) => `Undo: make ${s.from} serve again` },
   clearDestination: { class: "transfer", summary: (s) => `Undo: delete at ${s.to} what was copied` },
-  unlock: { class: "mutate", summary: "Undo: give the lock back" },
+  // After a reset it has more to undo than the history knows of, which may be much.
+  unlock: { class: "wait", summary: "Undo: give the lock back" },
 };
 
 /** Of moves that began before the activity judged it. */
@@ -95,8 +96,8 @@ function steps({ input }: Pick<Move, "input">): LogicalClusterActivities {
 }
 
 function subject(move: Move): Subject {
-  const { cluster, from, to, input } = move;
-  return { move: move.move, cluster, from, to, revisions: input.revisions };
+  const { cluster, from, to, fence, input } = move;
+  return { move: move.move, cluster, from, to, fence, revisions: input.revisions };
 }
 
 /** A move that is to wait for a person has no turn meanwhile: its first cutover leads back where it needs one. */
@@ -127,7 +128,7 @@ const phases = [
     summary: "Carry changes over until hardly any lag is left",
     run: async (move) => {
       if (needsTurn(move) && patched("turns")) {
-        await steps(move).takeTurn({ ...subject(move), fence: move.fence });
+        await steps(move).takeTurn(subject(move));
       }
       await steps(move).catchUp(subject(move));
     },
@@ -136,9 +137,9 @@ const phases = [
     summary: "Prove both sides equal while the cluster is in use, and make the fence ready",
     run: async (move) => {
       await verify(move);
-      await steps(move).prepareFence({ ...subject(move), fence: move.fence });
+      await steps(move).prepareFence(subject(move));
     },
-    undo: async (move) => await steps(move).dismantleFence({ ...subject(move), fence: move.fence }),
+    undo: async (move) => await steps(move).dismantleFence(subject(move)),
   }),
   phase<Move>("Cutover", {
     summary: "Fence, carry over the last changes, check, switch",
@@ -158,7 +159,6 @@ const phases = [
       if (ageMs <= VERIFICATION_AGE_MS) move.fencedSince ??= move.verification!.position;
       move.switched = await steps(move).cutover({
         ...subject(move),
-        fence: move.fence,
         fenceBudgetMs: move.input.fenceBudgetMs,
         verifiedAt: move.verification!.position,
         verifiedAtDestination: move.verification!.destinationRevision,
@@ -172,7 +172,6 @@ const phases = [
     run: async (move) => {
       move.routed = await steps(move).awaitRouting({
         ...subject(move),
-        fence: move.fence,
         position: move.switched!.position,
         fencedSince: move.fencedSince,
       });
@@ -181,17 +180,16 @@ const phases = [
   phase<Move>("OriginCleanup", {
     summary: "Delete the cluster's keys at the origin",
     run: async (move) => {
-      const { fence } = move;
       const { position } = move.switched!;
-      move.cleaned = await steps(move).cleanOrigin({ ...subject(move), fence, position });
+      move.cleaned = await steps(move).cleanOrigin({ ...subject(move), position });
     },
   }),
   phase<Move>("Finalize", {
     summary: "Take fence and locks away, check path and id",
     run: async (move) => {
-      const { path, fence, cleaned } = move;
+      const { path, cleaned } = move;
       const kept = cleaned?.conflicts.map(({ key }) => key);
-      move.finished = await steps(move).finalize({ ...subject(move), path, fence, kept });
+      move.finished = await steps(move).finalize({ ...subject(move), path, kept });
     },
   }),
 ];

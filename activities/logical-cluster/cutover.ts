@@ -17,7 +17,6 @@ import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
-import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import { unlessAborted } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
@@ -33,9 +32,10 @@ import {
 } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
-import { beginHealing, fenceOf, healContexts, openSession, readLogicalCluster } from "./session.ts";
+import { openAgain, openWhatIsFenced } from "./open-again.ts";
+import { fenceOf, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
-import { isFenceRecorded, preventSwitch, readSwitched } from "./switched.ts";
+import { preventSwitch, readSwitched } from "./switched.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { nameTooLarge } from "./too-large.ts";
 import { mustHaveDirection, mustHaveTurn } from "./turn.ts";
@@ -75,7 +75,7 @@ export function createCutover(site: KcpSite): Cutover {
     if (done) return done;
     await refuseDeleted(session.from, input.cluster);
     const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
-    if (await isFenceRecorded(session)) await openAgain(session, input.fence, fence, work.signal);
+    await openWhatIsFenced(site, session, input, work.signal);
     refuseFull(session);
     if (input.fence === "inactive") await mustHaveTurn(session.from, input, "NotVerified");
     if (session.align) await mustHaveDirection(session.from, session.to, input, "NotVerified");
@@ -127,6 +127,7 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
   });
   await using running = await startTail(session.from.store, session.writer, {
     cluster: input.cluster,
+    keepsKeys: true,
     signal,
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
@@ -346,22 +347,6 @@ async function readForSwitch(
   const object = await refuseDeleted(from, cluster);
   if (fence === "migration") refuseSuspended(object, cluster);
   return heal ? withHealing(object, to.name) : withoutFence(object);
-}
-
-/** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */
-async function openAgain(
-  session: Session,
-  kind: FenceKind,
-  fence: Fence,
-  signal: AbortSignal,
-): Promise<void> {
-  await session.origin.check();
-  // Before the fence goes, for nobody to come to a cancelled context.
-  await beginHealing(session.origin, session.from, kind);
-  await fence.lift();
-  await healContexts(session.origin, session.from, kind, signal);
-  const own = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [remove(own.fence), remove(own.armed)]);
 }
 
 /** Notes down that the fence is about to be asked for, for an attempt that comes after a crash. @returns when, ms */

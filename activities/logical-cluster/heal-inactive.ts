@@ -6,12 +6,11 @@ import type { Key } from "../../etcd/keys.ts";
 import { put, remove } from "../../etcd/store.ts";
 import { pulse } from "../../etcd/tail.ts";
 import { isLogicalCluster, isOneOf } from "../../kubernetes/kcp/families.ts";
-import { withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
+import { logicalCluster, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { LogicalClusterMigrationInput } from "../../inputs/logical-cluster-migration.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
-import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
 
 /**
@@ -94,7 +93,7 @@ function isKnown(prefix: string, key: Key): boolean {
  * cannot, since any event of it at the origin would point the front-proxies back there.
  */
 export async function healAfterInactive(session: Session, signal: AbortSignal): Promise<void> {
-  const { from, to, origin, cluster } = session;
+  const { from, origin, cluster } = session;
   const helper = `rehome-heal-${cluster}`.slice(0, 63);
   const key = logicalClusterKey(from.store.prefix, helper);
   if (!(await hasDeadContext(from.api, "*"))) {
@@ -102,17 +101,7 @@ export async function healAfterInactive(session: Session, signal: AbortSignal): 
     await origin.transact([], [remove(key)]);
     return;
   }
-  // A cluster that was deleted after the switch is still at the origin.
-  const model = (await readLogicalCluster(to, cluster)) ?? (await readLogicalCluster(from, cluster));
-  if (!model) return;
-  const { spec: _spec, ...object } = withHealing(model.object, from.name);
-  const {
-    annotations: _annotations,
-    finalizers: _finalizers,
-    deletionTimestamp: _deleted,
-    ...metadata
-  } = object.metadata;
-  const healing = { ...object, spec: {}, metadata: { ...metadata, uid: crypto.randomUUID() } };
+  const healing = withHealing(logicalCluster(helper), from.name);
   await origin.transact([], [put(key, JSON.stringify(healing))]);
   await pollUntil(
     `${from.name} serves wildcard requests again`,

@@ -49,6 +49,7 @@ export function createPreflight(site: KcpSite): LogicalClusterActivities["prefli
     await checkShard(to, "to");
     const resolved = await resolve(site, input.logicalCluster);
     refuseUnmovable(resolved.path);
+    await refuseHomeOfFence(site, resolved);
     const from = await locate(site, resolved);
     refuseWrongShard(input, resolved, from);
     await checkShard(from, "from");
@@ -128,6 +129,18 @@ function refuseUnmovable(name: string): void {
       advice: "name a workspace below root",
     });
   }
+}
+
+/** What sets and lifts the fence is an object in there, which nobody could change any more. */
+async function refuseHomeOfFence(site: KcpSite, { cluster, path }: Resolved): Promise<void> {
+  const { status, body } = await site.frontProxy.request({ path: logicalClusterPath(site.fenceWorkspace) });
+  const home = status === 200 ? (JSON.parse(body) as LogicalCluster) : undefined;
+  if (home?.metadata.annotations?.[ANNOTATION.cluster] !== cluster) return;
+  throw failure("Refused", {
+    message: `${path} (${cluster}) cannot be moved: it is the workspace of kcp.fenceWorkspace, through which moves are fenced`,
+    advice:
+      "give kcp.fenceWorkspace in rehome.yaml another workspace while no move is under way, then start again",
+  });
 }
 
 async function namedShard(site: KcpSite, field: "to" | "from", name: string): Promise<Shard> {

@@ -8,7 +8,7 @@ import { Writer } from "../../etcd/writer.ts";
 import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
 import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
 import type { Fence, FenceTarget } from "../../kubernetes/kcp/fence.ts";
-import { isSuspended, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
+import { healingPhase, isSuspended, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
@@ -97,12 +97,7 @@ export async function mustHoldLock({ store }: Shard, { cluster, move }: Subject)
 }
 
 /** @param check see {@link FenceTarget.check} */
-export function fenceOf(
-  site: KcpSite,
-  subject: Subject & { readonly fence: FenceKind },
-  from: Shard,
-  check: FenceTarget["check"],
-): Fence {
+export function fenceOf(site: KcpSite, subject: Subject, from: Shard, check: FenceTarget["check"]): Fence {
   const target = {
     check,
     cluster: subject.cluster,
@@ -136,16 +131,20 @@ export async function readLogicalCluster(
 /**
  * Makes the shard forget that it cancelled the cluster's request context.
  * @param fence of the move: the other one is made by the mark that suspends a cluster.
- * @returns false when there is no cluster any more, or it is being deleted, or suspended.
+ * @returns false when there is no cluster any more, or it is suspended, or about to be deleted.
  */
 export async function beginHealing(token: Token, shard: Shard, fence: FenceKind): Promise<boolean> {
   for (;;) {
     const stored = await readLogicalCluster(shard, token.cluster);
-    if (!stored || stored.object.metadata.deletionTimestamp !== undefined) return false;
-    // Somebody's suspension: what ends that heals the contexts too.
-    if (fence === "migration" && isSuspended(stored.object)) return false;
+    if (!stored) return false;
+    const { metadata, status } = stored.object;
+    const isDeleted = metadata.deletionTimestamp !== undefined;
     // kcp is at it. A second cut of all watches within a second of the first would make them list anew.
-    if (!isSuspended(stored.object) && stored.object.status?.phase === "Inactive") return true;
+    if (!isSuspended(stored.object) && status?.phase === healingPhase(stored.object)) return true;
+    // Before it gets there kcp drops the context by itself.
+    if (isDeleted && status?.phase !== "Deleting") return false;
+    // Somebody's suspension: what ends that heals the contexts too.
+    if (!isDeleted && fence === "migration" && isSuspended(stored.object)) return false;
     const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));
     const { succeeded } = await token.transact(
       [when.modifiedAt(stored.entry.key, stored.entry.modRevision)],

@@ -18,6 +18,7 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { warmUp } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
 import { heeding } from "./heeding.ts";
+import { openWhatIsFenced } from "./open-again.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
 import { clearCopiesOf } from "./copies.ts";
@@ -75,6 +76,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject);
       await refuseAfterSwitch(session);
+      await openWhatIsFenced(site, session, subject, work.signal);
       await clearOldCopies(site, session, work.signal);
       return await copyEverything(session, work).catch(async (error: unknown) => {
         throw await nameTooLarge(error, session);
@@ -85,6 +87,7 @@ export function createTransferActivities(site: KcpSite): Steps {
       using work = beginWork("Tail");
       const session = await openSession(site, subject);
       await refuseAfterSwitch(session);
+      await openWhatIsFenced(site, session, subject, work.signal);
       let changes = 0;
       let floors = 0;
       for (let quick = 0; ;) {

@@ -10,6 +10,7 @@ export interface Subject {
   readonly cluster: string;
   readonly from: string;
   readonly to: string;
+  readonly fence: FenceKind;
   readonly revisions: LogicalClusterMigrationInput["revisions"];
 }
 
@@ -161,11 +162,10 @@ export interface LogicalClusterActivities {
   catchUp(subject: Subject): Promise<CaughtUp>;
   follow(subject: Subject): Promise<void>;
   verify(subject: Subject): Promise<Verified>;
-  takeTurn(subject: Subject & { fence: FenceKind }): Promise<void>;
-  prepareFence(subject: Subject & { fence: FenceKind }): Promise<void>;
+  takeTurn(subject: Subject): Promise<void>;
+  prepareFence(subject: Subject): Promise<void>;
   cutover(
     subject: Subject & {
-      fence: FenceKind;
       fenceBudgetMs: number;
       verifiedAt: string;
       verifiedAtDestination?: string | undefined;
@@ -175,17 +175,14 @@ export interface LogicalClusterActivities {
   ): Promise<Switched>;
   awaitRouting(
     subject: Subject & {
-      fence: FenceKind;
       position: string;
       /** Revision of the origin before the first fence, also of one that was taken off again. */
       fencedSince?: string | undefined;
     },
   ): Promise<Routed>;
-  cleanOrigin(subject: Subject & { fence: FenceKind; position: string }): Promise<Cleaned>;
-  finalize(
-    subject: Subject & { path: string; fence: FenceKind; kept?: readonly string[] | undefined },
-  ): Promise<Finished>;
-  dismantleFence(subject: Subject & { fence: FenceKind }): Promise<void>;
+  cleanOrigin(subject: Subject & { position: string }): Promise<Cleaned>;
+  finalize(subject: Subject & { path: string; kept?: readonly string[] | undefined }): Promise<Finished>;
+  dismantleFence(subject: Subject): Promise<void>;
   clearDestination(subject: Subject): Promise<void>;
   unlock(subject: Subject): Promise<void>;
 }

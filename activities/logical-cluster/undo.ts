@@ -1,16 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { log } from "@temporalio/activity";
 import { rangesOf } from "../../etcd/scan.ts";
+import { lockHolder } from "../../etcd/token.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { clearCopiesOf } from "./copies.ts";
 import { isGone } from "./deleted.ts";
 import { removeWatchedKeys } from "./remove-watched.ts";
-import { fenceOf, healContexts, openSession, releaseLocks } from "./session.ts";
+import { healAll } from "./open-again.ts";
+import { raiseAbove } from "./raise-above.ts";
+import { fenceOf, openSession, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
 import { isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
 import { passDirection } from "./turn.ts";
-import type { LogicalClusterActivities } from "./types.ts";
+import type { LogicalClusterActivities, Subject } from "./types.ts";
 import { beginWork } from "../work.ts";
 import type { Work } from "../work.ts";
 
@@ -25,40 +28,58 @@ export function createUndoActivities(site: KcpSite): Steps {
   return {
     async dismantleFence(subject) {
       using work = beginWork("Cutover");
-      const session = await openSession(site, subject, { deletesOnly: true });
-      if (await preventSwitch(session)) throw servedThere(session);
-      const gone = await isGone(session.from, session.to, subject.cluster);
-      const check = async () => await session.origin.check();
-      // One that is not ours is somebody's suspension of the cluster.
-      if (subject.fence === "migration" || (await isFenceRecorded(session)))
-        await fenceOf(site, subject, session.from, check).dismantle(gone);
-      await healContexts(session.origin, session.from, subject.fence, work.signal);
+      await dismantle(site, await openSession(site, subject, { deletesOnly: true }), subject, work);
     },
 
-    /** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */
     async clearDestination(subject) {
       using work = beginWork("CopySnapshot");
       const session = await openSession(site, subject, { deletesOnly: true });
       await passDirection(session, subject);
-      await refuseServed(session);
-      for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
-        if (await removeAll(session, work)) quiet = 0;
-        await delay(QUIET_MS, undefined, { signal: work.signal });
-      }
-      const shards = { gone: subject.to, host: subject.from };
-      const check = async () => await session.destination.check();
-      const left = await clearCopiesOf(
-        site,
-        { cluster: subject.cluster, ...shards },
-        { check, signal: work.signal },
-      );
-      if (left.length > 0) log.warn("left in kcp's cache", { left });
+      await clear(site, session, work);
     },
 
     async unlock(subject) {
+      using work = beginWork("AlignRevisions");
+      const [from, to] = await Promise.all([site.shard(subject.from), site.shard(subject.to)]);
+      const holders = await Promise.all(
+        [from, to].map(async ({ store }) => await lockHolder(store, subject.cluster)),
+      );
+      // After a reset nobody knows of the steps that it went back over but what they have left. Once a lock is given back,
+      // there is nothing of it.
+      if (holders.every((holder) => holder === subject.move)) {
+        const session = await openSession(site, subject, { deletesOnly: true });
+        await dismantle(site, session, subject, work);
+        if ((await rangesOf(to.store, subject.cluster)).length > 0) await clear(site, session, work);
+      }
       await releaseLocks(site, subject);
     },
   };
+}
+
+async function dismantle(site: KcpSite, session: Session, subject: Subject, { signal }: Work): Promise<void> {
+  if (await preventSwitch(session)) throw servedThere(session);
+  const gone = await isGone(session.from, session.to, subject.cluster);
+  const check = async () => await session.origin.check();
+  // One that is not ours is somebody's suspension of the cluster.
+  if (subject.fence === "migration" || (await isFenceRecorded(session)))
+    await fenceOf(site, subject, session.from, check).dismantle(gone);
+  await healAll(session, subject.fence, signal);
+}
+
+/** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */
+async function clear(site: KcpSite, session: Session, work: Work): Promise<void> {
+  const { cluster, from, to, origin, destination } = session;
+  await refuseServed(session);
+  for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
+    if (await removeAll(session, work)) quiet = 0;
+    await delay(QUIET_MS, undefined, { signal: work.signal });
+  }
+  const shards = { gone: to.name, host: from.name };
+  const check = async () => await destination.check();
+  const left = await clearCopiesOf(site, { cluster, ...shards }, { check, signal: work.signal });
+  if (left.length > 0) log.warn("left in kcp's cache", { left });
+  // A full store takes nothing but deletions.
+  if (session.align && !origin.isAdopted) await raiseAbove(origin, to.store, work);
 }
 
 /** @returns whether there was anything to remove. */

@@ -75,21 +75,48 @@ export function withoutFence(object: LogicalCluster): LogicalCluster {
  * The object in the state that makes the shard's controller drop the cancelled request contexts of the cluster: phase
  * Inactive without the annotation, which it answers by setting Ready (kcp v0.32.3,
  * pkg/reconciler/core/logicalcluster/logicalcluster_reconcile_phase.go). Label and shard annotation are set as well,
- * because the controller otherwise mends those first and may not come to the phase.
+ * because the controller otherwise mends those first and may not come to the phase. One that is being deleted it brings back
+ * to Deleting, and drops the cluster's own context with it.
  *
  * The price is one cut of all wildcard watches of that shard, so it is done only where a context is dead.
  */
 export function withHealing(object: LogicalCluster, shard: string): LogicalCluster {
   const clean = withoutFence(object);
+  const phase = healingPhase(object);
   return {
     ...clean,
     metadata: {
       ...clean.metadata,
       annotations: { ...clean.metadata.annotations, [ANNOTATION.shard]: shard },
-      labels: { ...clean.metadata.labels, [PHASE_LABEL]: "Inactive" },
+      labels: { ...clean.metadata.labels, [PHASE_LABEL]: phase },
     },
-    status: { ...clean.status, phase: "Inactive" },
+    status: { ...clean.status, phase },
   };
+}
+
+/** The phase that {@link withHealing} sets. */
+export function healingPhase({ metadata }: LogicalCluster): string {
+  return metadata.deletionTimestamp === undefined ? "Inactive" : "Unavailable";
+}
+
+/** A new object, of nobody's. */
+export function logicalCluster(cluster: string): LogicalCluster {
+  return {
+    apiVersion: "core.kcp.io/v1alpha1",
+    kind: "LogicalCluster",
+    metadata: {
+      name: "cluster",
+      uid: crypto.randomUUID(),
+      generation: 1,
+      creationTimestamp: now(),
+      annotations: { [ANNOTATION.cluster]: cluster },
+    },
+    spec: {},
+  };
+}
+
+function now(): string {
+  return new Date().toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 /**
@@ -99,22 +126,18 @@ export function withHealing(object: LogicalCluster, shard: string): LogicalClust
  * agree, because the controller otherwise mends these first, and are such that nobody is served.
  */
 export function standInFor(cluster: string, shard: string): LogicalCluster {
-  const now = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+  const object = logicalCluster(cluster);
+  const { metadata } = object;
   return {
-    apiVersion: "core.kcp.io/v1alpha1",
-    kind: "LogicalCluster",
+    ...object,
     metadata: {
-      name: "cluster",
-      uid: crypto.randomUUID(),
-      generation: 1,
-      creationTimestamp: now,
-      deletionTimestamp: now,
+      ...metadata,
+      deletionTimestamp: now(),
       // With none an update by kcp takes it away, before front-proxies are led back (apiserver, registry/store.go).
       deletionGracePeriodSeconds: 1,
-      annotations: { [ANNOTATION.cluster]: cluster, [ANNOTATION.shard]: shard, [STAND_IN]: "true" },
+      annotations: { ...metadata.annotations, [ANNOTATION.shard]: shard, [STAND_IN]: "true" },
       labels: { [PHASE_LABEL]: "Unavailable" },
     },
-    spec: {},
     status: { phase: "Unavailable" },
   };
 }

@@ -52,9 +52,9 @@ export const RETRY_CLASSES: Record<RetryClass, ClassOptions> = {
   },
   // Moves bulk data, for hours if need be. Its own queue, so that no cutover waits behind it for a free slot.
   transfer: { queue: "transfer", ...UNTIL_DONE },
-  // Goes on beside other steps, for days where a person is waited for. Its own queue, so that no copy, and no cleanup, waits
-  // for that person too.
-  follow: { queue: "follow", ...UNTIL_DONE },
+  // Goes on beside other steps, for as long as a person is waited for: its end would be that of the move. Its own queue, so
+  // that no copy, and no cleanup, waits for that person too.
+  follow: { queue: "follow", ...UNTIL_DONE, scheduleToCloseTimeout: "365 days" },
   // Users wait while it runs. A lost worker must be noticed in seconds, and the next attempt start at once. It has no
   // total limit: running out of attempts would leave a fence up with nobody in charge.
   cutover: {

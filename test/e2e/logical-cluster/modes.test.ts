@@ -13,6 +13,8 @@ import { writeToBothShards } from "../harness/shard-writers.ts";
 import { contents, expectAlive, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
+type Event = NonNullable<Awaited<ReturnType<Move["fetchHistory"]>>["events"]>[number];
+
 let bed: Bed;
 let tenant: Tenant;
 beforeAll(async () => {
@@ -127,19 +129,30 @@ describe("a move whose workflow was terminated", () => {
 
     const { events } = await move.fetchHistory();
     const lastTask = events?.findLast(({ workflowTaskCompletedEventAttributes: done }) => done);
-    const { runId } = await bed.client.workflowService.resetWorkflowExecution({
-      namespace: bed.testbed.temporal.namespace,
-      workflowExecution: { workflowId: move.workflowId },
-      workflowTaskFinishEventId: lastTask!.eventId!,
-      reason: "unfinished",
-      requestId: crypto.randomUUID(),
-    });
-    const again: Move = bed.client.workflow.getHandle(move.workflowId, runId);
+    const again = await reset(move, lastTask!.eventId!);
     await untilGate(again, "Cutover");
     await approve(again, "Cutover");
     expect(await again.result()).toMatchObject({ verified: true, to: "shard-1" });
     await expectSettledOn(bed, tenant, "shard-1");
   });
+});
+
+test("a move that is reset to before its copy and then aborted undoes also what its history knows nothing of", async () => {
+  const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+  const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates: ["Cutover"] });
+  // The fence is ready, and the cluster claimed for it.
+  await untilGate(move, "Cutover");
+  const { events } = await move.fetchHistory();
+  const copy = events?.find(
+    ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name === "copySnapshot",
+  );
+  const again = await reset(move, copy!.activityTaskScheduledEventAttributes!.workflowTaskCompletedEventId!);
+  await abort(again);
+  const { type, details } = await failureOf(again.result());
+  expect(type).toBe("Aborted");
+  expect(details?.phase).toMatch(/^(CopySnapshot|Tail)$/);
+  await expectSettledOn(bed, moved, "root");
+  await expectAlive(moved);
 });
 
 test("what others own is left alone by the garbage collector of a shard where copies of it were deleted before", async () => {
@@ -155,3 +168,15 @@ test("what others own is left alone by the garbage collector of a shard where co
   const { items } = await tenant.objects.list(CONFIG_MAPS);
   expect(items.map(({ metadata }) => metadata.name)).toEqual(expect.arrayContaining(["owner", ...OWNED]));
 });
+
+/** @param task number of the event that ended the workflow task which is to be done again. */
+async function reset(move: Move, task: NonNullable<Event["eventId"]>): Promise<Move> {
+  const { runId } = await bed.client.workflowService.resetWorkflowExecution({
+    namespace: bed.testbed.temporal.namespace,
+    workflowExecution: { workflowId: move.workflowId },
+    workflowTaskFinishEventId: task,
+    reason: "unfinished",
+    requestId: crypto.randomUUID(),
+  });
+  return bed.client.workflow.getHandle(move.workflowId, runId);
+}

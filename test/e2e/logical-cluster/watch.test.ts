@@ -3,7 +3,7 @@ import { put, remove } from "../../../etcd/store.ts";
 import { stepOf } from "../../../workflows/engine/state.ts";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
-import { approve, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
+import { abort, approve, failureOf, runMove, startMove, stateOf, untilGate } from "../harness/moves.ts";
 import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
 import { RawWatch } from "../harness/raw-watch.ts";
 import { GADGETS, GROUP, WIDGETS, makeProvider, makeTenant } from "../harness/tenant.ts";
@@ -33,8 +33,8 @@ async function raiseRevision(shard: ShardName, by: number): Promise<void> {
   await store.transact([], [remove(key)]);
 }
 
-async function watchFrom(collection: string, resourceVersion: string): Promise<RawWatch> {
-  const path = `${tenant.byPath.path(collection)}?watch=true&resourceVersion=${resourceVersion}`;
+async function watchFrom(collection: string, resourceVersion: string, of = tenant): Promise<RawWatch> {
+  const path = `${of.byPath.path(collection)}?watch=true&resourceVersion=${resourceVersion}`;
   const watch = await RawWatch.open(bed.kubeconfig, path);
   expect(watch.status).toBe(200);
   return watch;
@@ -165,4 +165,37 @@ describe("a watch that was opened at the origin, whose revision is far ahead", (
       }
     },
   );
+});
+
+describe("a shard that has had the cluster before, and counts ahead", () => {
+  /** A client that has listed and watches again after the move. */
+  async function expectNothingDeleted(moved: Tenant, to: ShardName): Promise<void> {
+    const { resourceVersion } = (await moved.objects.list(CONFIG_MAPS)).metadata;
+    await runMove(bed, { logicalCluster: moved.cluster, to });
+    const resumed = await watchFrom(CONFIG_MAPS, resourceVersion, moved);
+    await moved.objects.create(CONFIG_MAPS, configMap("last", {}));
+    await resumed.until(named("ADDED", "last"));
+    expect(resumed.events.filter(({ type }) => type === "DELETED")).toEqual([]);
+    resumed.close();
+  }
+
+  test("tells nobody of copies that it lost when a move was aborted", async () => {
+    const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+    const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates: ["Cutover"] });
+    await untilGate(move, "Cutover");
+    await abort(move);
+    expect(await failureOf(move.result())).toMatchObject({ type: "Aborted" });
+    await expectNothingDeleted(moved, "shard-1");
+  });
+
+  test("tells nobody of the objects that it lost when the cluster left it", async () => {
+    const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+    const gates = ["OriginCleanup"];
+    const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates });
+    await untilGate(move, "OriginCleanup");
+    await raiseRevision("root", 5_000);
+    await approve(move, "OriginCleanup");
+    expect((await move.result()).verified).toBe(true);
+    await expectNothingDeleted(moved, "root");
+  });
 });

@@ -8,7 +8,7 @@ import { resumeUpdate } from "../../../workflows/engine/messages.ts";
 import { expectNoTrace, expectSettledOn } from "../harness/aftermath.ts";
 import { raiseAlarm } from "../harness/alarm.ts";
 import { Bed } from "../harness/bed.ts";
-import { keysOf } from "../harness/keys.ts";
+import { keysOf, nextChange, own } from "../harness/keys.ts";
 import { abort, approve, failureOf, runMove, startMove, untilGate, untilState } from "../harness/moves.ts";
 import type { Move } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
@@ -34,14 +34,25 @@ async function expectGone({ name, cluster }: Workspace): Promise<void> {
   await expectNoTrace(bed, cluster);
 }
 
+/** Who watches all clusters of a shard is not kept from it. */
+async function expectAllServed(): Promise<void> {
+  for (const { api } of Object.values(bed.shards))
+    expect((await api.request({ path: "/clusters/*/api/v1/configmaps?limit=1" })).status).toBe(200);
+}
+
+/** Without a CRD: kcp v0.32.3 leaves objects of it behind when it goes together with its workspace, moved or not. */
+async function makeSmall(): Promise<Workspace> {
+  const workspace = await makeWorkspace(bed, "deleted", "root");
+  await new Objects(bed.frontProxy, workspace.cluster).create(CONFIG_MAPS, configMap("some", {}));
+  return workspace;
+}
+
 /** Starts a move of a small workspace, deletes that while the move stands before a phase, and lets the move go on. */
 async function deleteBefore(
   gate: string,
   fence = "migration",
 ): Promise<{ move: Move; workspace: Workspace }> {
-  // Without a CRD: kcp v0.32.3 leaves objects of it behind when it goes together with its workspace, moved or not.
-  const workspace = await makeWorkspace(bed, "deleted", "root");
-  await new Objects(bed.frontProxy, workspace.cluster).create(CONFIG_MAPS, configMap("some", {}));
+  const workspace = await makeSmall();
   const input = { logicalCluster: workspace.cluster, to: "shard-1", gates: [gate], fence };
   const move = await startMove(bed, input);
   await untilGate(move, gate);
@@ -63,6 +74,35 @@ describe("a workspace that is deleted while it moves", () => {
   );
 
   test.each([
+    ["migration", "lock"],
+    ["inactive", "lock"],
+    ["inactive", "fence"],
+  ] as const)(
+    "while the fence %s goes up, as soon as its %s is noted: it goes, and nobody else is kept from watching",
+    async (fence, noted) => {
+      const workspace = await makeSmall();
+      const { cluster, name } = workspace;
+      const input = { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"], fence };
+      const move = await startMove(bed, input);
+      await untilGate(move, "Cutover");
+      // The Cutover begins with its token, after which it looks whether the cluster is being deleted.
+      const { seen } = await nextChange(
+        bed.store("shard-1"),
+        ({ entry, type }) => type === "Put" && entry.key === own(cluster)[noted],
+      );
+      await approve(move, "Cutover");
+      await seen;
+      await new Objects(bed.frontProxy, "root").remove(`${WORKSPACES}/${name}`);
+      const ended = await move.result().catch(async () => await failureOf(move.result()));
+      expect([{ verified: true }, { type: "Refused" }]).toContainEqual(
+        "verified" in ended ? { verified: ended.verified } : { type: ended.type },
+      );
+      await expectGone(workspace);
+      await expectAllServed();
+    },
+  );
+
+  test.each([
     ["AwaitRouting", "migration"],
     ["AwaitRouting", "inactive"],
     ["OriginCleanup", "migration"],
@@ -71,9 +111,7 @@ describe("a workspace that is deleted while it moves", () => {
     const { move, workspace } = await deleteBefore(gate, fence);
     expect(await move.result()).toMatchObject({ verified: true, to: "shard-1" });
     await expectGone(workspace);
-    for (const { api } of Object.values(bed.shards)) {
-      expect((await api.request({ path: "/clusters/*/api/v1/configmaps?limit=1" })).status).toBe(200);
-    }
+    await expectAllServed();
   });
 });
 
