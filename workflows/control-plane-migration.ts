@@ -56,7 +56,7 @@ const table: StepTable<ControlPlaneActivities> = {
     class: "read",
     summary: "Check input, seeds, etcd, DNS and VPN; change nothing",
     // Longer than it waits for the address of a Service, which it then names.
-    limits: { attemptMs: 6 * 60_000 },
+    limits: { attemptMs: 6 * 60_000, heartbeatMs: 15_000 },
   },
   claimControlPlane: { class: "mutate", summary: (s) => `Claim ${s.controlPlane} for this move` },
   releaseControlPlane: { class: "mutate", summary: "Give the claim back" },

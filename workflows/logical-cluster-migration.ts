@@ -42,7 +42,7 @@ const table: StepTable<LogicalClusterActivities> = {
     class: "read",
     summary: "Check input, shards, stores and the cluster; change nothing",
     // Longer than it takes to find that a store or two do not answer: the refusal must be able to name them.
-    limits: { attemptMs: 2 * 60_000 },
+    limits: { attemptMs: 2 * 60_000, heartbeatMs: 15_000 },
   },
   lock: {
     class: "mutate",

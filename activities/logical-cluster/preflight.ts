@@ -22,6 +22,7 @@ import { checkCache } from "./copies.ts";
 import { contentWarnings, refuseUnmovableContent } from "./preflight-content.ts";
 import { refuseOwnRules } from "./preflight-rules.ts";
 import { readLogicalCluster } from "./session.ts";
+import { beginWork } from "../work.ts";
 import type { Admission, LogicalClusterActivities } from "./types.ts";
 
 /** One that does not answer must not hold up the moves of all others. */
@@ -42,6 +43,7 @@ interface Resolved {
  */
 export function createPreflight(site: KcpSite): LogicalClusterActivities["preflight"] {
   return async (raw) => {
+    using _ = beginWork("Preflight");
     const input = parseInput(logicalClusterMigrationInput, raw, EXAMPLE);
     refuseUnmovable(input.logicalCluster);
     const to = await namedShard(site, "to", input.to);
