@@ -253,8 +253,7 @@ async function lastToJoin(
     return { id: member.id, asLearner: begun };
   }
   // What a step back has removed does not start again with its data.
-  if (!session.hosting.promotesByItself)
-    await session.hosting.stopMembers("destination", etcd.name, last, session.signal);
+  await session.hosting.stopMembers("destination", etcd.name, last, forStop(session.signal));
   const id = await startMember(session, etcd, address, last);
   const isLearner = (await etcd.memberAt(address))?.learner === true;
   return { id, asLearner: isLearner ? performance.now() : begun };
@@ -295,15 +294,19 @@ async function mayCatchUp(session: Session): Promise<boolean> {
   }
 }
 
-/** Stops the destination's members from `keep` upward. One that cannot be stopped is removed from etcd all the same. */
-async function stopIfPossible({ hosting, signal }: Session, etcd: string, keep: number): Promise<void> {
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(STOP_MS)]);
+/** Stops the destination's last member. One that does not stop in time is removed from etcd all the same. */
+async function stopIfPossible({ hosting, signal }: Session, etcd: string, last: number): Promise<void> {
+  const limit = forStop(signal);
   try {
-    await hosting.stopMembers("destination", etcd, keep, limit);
+    await hosting.stopMembers("destination", etcd, last, limit);
   } catch (error) {
     signal.throwIfAborted();
     if (!limit.aborted) throw error;
   }
+}
+
+function forStop(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(STOP_MS)]);
 }
 
 /** Whether an etcd has lost its first source member. */

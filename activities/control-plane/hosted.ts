@@ -104,9 +104,9 @@ export function createHostedActivities(sites: ControlPlaneSites): Steps {
     handOverControllers: step(sites, "HandOverControllers", async (session, { after }) => {
       const orderedAt = after?.orderedAt ?? activityInfo().scheduledTimestampMs;
       const { hosting, signal } = session;
-      // Somebody may have started them since.
-      const still = await hosting.fenceControllers("source", signal);
-      const stopped = after?.stopped ?? still;
+      // Where an attempt has failed somebody may have started them since.
+      const isStopped = after !== undefined && activityInfo().attempt === 1;
+      const stopped = isStopped ? after.stopped : await hosting.fenceControllers("source", signal);
       await hosting.startControllers("destination", signal);
       return { stopped, withoutControllersMs: Date.now() - orderedAt };
     }),

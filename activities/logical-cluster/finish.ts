@@ -73,9 +73,7 @@ export function createFinishActivities(site: KcpSite): Steps {
       using work = beginWork("OriginCleanup");
       const session = await openSession(site, subject);
       if (await isDeleted(session, site.frontProxy)) return await removeRemains(session, work);
-      const cleaned = await emptyOrigin(site, session, subject, work);
-      if (session.align) await raiseAbove(session.destination, session.from.store, work);
-      return cleaned;
+      return await emptyOrigin(site, session, subject, work);
     },
 
     async finalize(subject) {
@@ -108,6 +106,7 @@ export function createFinishActivities(site: KcpSite): Steps {
         // Done already, but for moves that left the origin before that did it; by its path it is found through its owner.
         await nameShardInOwner(site.frontProxy, cluster, to.name, held);
       }
+      if (!gone) await raiseAbove(to, from, subject, work);
       await releaseLocks(site, subject);
       return { leftInPlace: left };
     },

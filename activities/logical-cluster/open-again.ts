@@ -1,12 +1,11 @@
-import { ownKeys } from "../../etcd/keys.ts";
-import { remove } from "../../etcd/store.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
+import { refuseDeleted } from "./deleted.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
 import { beginHealing, fenceOf, healContexts } from "./session.ts";
 import type { Session } from "./session.ts";
-import { isFenceRecorded } from "./switched.ts";
+import { forgetFence, isFenceRecorded } from "./switched.ts";
 import type { Subject } from "./types.ts";
 
 /** Takes the fence off and makes the origin serve again, unless a newer attempt has taken over. */
@@ -21,8 +20,7 @@ export async function openAgain(
   await beginHealing(session.origin, session.from, kind);
   await fence.lift();
   await healAll(session, kind, signal);
-  const own = ownKeys(session.to.store.prefix, session.cluster);
-  await session.destination.transact([], [remove(own.fence), remove(own.armed)]);
+  await forgetFence(session);
 }
 
 /** Drops what the fence has left cancelled at the origin, of this cluster and of all. */
@@ -40,6 +38,7 @@ export async function openWhatIsFenced(
   signal: AbortSignal,
 ): Promise<void> {
   if (!(await isFenceRecorded(session))) return;
+  await refuseDeleted(session.from, session.cluster);
   const fence = fenceOf(site, subject, session.from, async () => await session.origin.check());
   await openAgain(session, subject.fence, fence, signal);
 }

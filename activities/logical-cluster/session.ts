@@ -141,7 +141,7 @@ export async function beginHealing(token: Token, shard: Shard, fence: FenceKind)
     const isDeleted = metadata.deletionTimestamp !== undefined;
     // kcp is at it. A second cut of all watches within a second of the first would make them list anew.
     if (!isSuspended(stored.object) && status?.phase === healingPhase(stored.object)) return true;
-    // Before it gets there kcp drops the context by itself.
+    // As it gets there kcp drops the context by itself. What terminators wait for, who may need the context, nothing mends.
     if (isDeleted && status?.phase !== "Deleting") return false;
     // Somebody's suspension: what ends that heals the contexts too.
     if (!isDeleted && fence === "migration" && isSuspended(stored.object)) return false;

@@ -38,6 +38,12 @@ export async function isFenceRecorded({ to, cluster }: Session): Promise<boolean
   return (await to.store.get(ownKeys(to.store.prefix, cluster).fence)).entry !== undefined;
 }
 
+/** To be called when the fence is off. */
+export async function forgetFence({ to, cluster, destination }: Session): Promise<void> {
+  const { fence, armed } = ownKeys(to.store.prefix, cluster);
+  await destination.transact([], [remove(fence), remove(armed)]);
+}
+
 /**
  * For what makes the destination equal to the origin, such as after a reset of the workflow: what is served, or was, must
  * not be made equal to what is left at the origin.

@@ -1,17 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { log } from "@temporalio/activity";
+import { readFloor } from "../../etcd/floor.ts";
 import { rangesOf } from "../../etcd/scan.ts";
 import { lockHolder } from "../../etcd/token.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
+import { ANNOTATION } from "../../kubernetes/kcp/logical-cluster.ts";
+import { fenceName } from "../../kubernetes/kcp/migration-fence.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { clearCopiesOf } from "./copies.ts";
 import { isGone } from "./deleted.ts";
 import { removeWatchedKeys } from "./remove-watched.ts";
 import { healAll } from "./open-again.ts";
 import { raiseAbove } from "./raise-above.ts";
-import { fenceOf, openSession, releaseLocks } from "./session.ts";
+import { fenceOf, openSession, readLogicalCluster, releaseLocks } from "./session.ts";
 import type { Session } from "./session.ts";
-import { isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
+import { forgetFence, isFenceRecorded, preventSwitch, refuseServed, servedThere } from "./switched.ts";
 import { passDirection } from "./turn.ts";
 import type { LogicalClusterActivities, Subject } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -44,12 +47,10 @@ export function createUndoActivities(site: KcpSite): Steps {
       const holders = await Promise.all(
         [from, to].map(async ({ store }) => await lockHolder(store, subject.cluster)),
       );
-      // After a reset nobody knows of the steps that it went back over but what they have left. Once a lock is given back,
-      // there is nothing of it.
+      // Once a lock is given back, there is nothing more to do.
       if (holders.every((holder) => holder === subject.move)) {
-        const session = await openSession(site, subject, { deletesOnly: true });
-        await dismantle(site, session, subject, work);
-        if ((await rangesOf(to.store, subject.cluster)).length > 0) await clear(site, session, work);
+        await undoForgotten(site, await openSession(site, subject, { deletesOnly: true }), subject, work);
+        if (await readFloor(to.store, subject.cluster)) await raiseAbove(from, to, subject, work);
       }
       await releaseLocks(site, subject);
     },
@@ -64,11 +65,25 @@ async function dismantle(site: KcpSite, session: Session, subject: Subject, { si
   if (subject.fence === "migration" || (await isFenceRecorded(session)))
     await fenceOf(site, subject, session.from, check).dismantle(gone);
   await healAll(session, subject.fence, signal);
+  await forgetFence(session);
+}
+
+/** After a reset nobody knows of the steps that it went back over but what they have left. Found in the stores alone. */
+async function undoForgotten(site: KcpSite, session: Session, subject: Subject, work: Work): Promise<void> {
+  const { cluster, from, to } = session;
+  if (await preventSwitch(session)) throw servedThere(session);
+  const there = await readLogicalCluster(from, cluster);
+  const claim = there?.object.metadata.annotations?.[ANNOTATION.migrating];
+  if ((await isFenceRecorded(session)) || claim?.endsWith(`:${fenceName(cluster)}`))
+    await dismantle(site, session, subject, work);
+  // Another move may have brought it there before this one had its locks.
+  if (await readLogicalCluster(to, cluster)) return;
+  if ((await rangesOf(to.store, cluster)).length > 0) await clear(site, session, work);
 }
 
 /** The destination held nothing of the cluster when the lock was taken, so all that it holds now came by the move. */
 async function clear(site: KcpSite, session: Session, work: Work): Promise<void> {
-  const { cluster, from, to, origin, destination } = session;
+  const { cluster, from, to, destination } = session;
   await refuseServed(session);
   for (let quiet = 0; quiet < QUIET_LOOKS; quiet += 1) {
     if (await removeAll(session, work)) quiet = 0;
@@ -78,8 +93,6 @@ async function clear(site: KcpSite, session: Session, work: Work): Promise<void>
   const check = async () => await destination.check();
   const left = await clearCopiesOf(site, { cluster, ...shards }, { check, signal: work.signal });
   if (left.length > 0) log.warn("left in kcp's cache", { left });
-  // A full store takes nothing but deletions.
-  if (session.align && !origin.isAdopted) await raiseAbove(origin, to.store, work);
 }
 
 /** @returns whether there was anything to remove. */

@@ -189,7 +189,7 @@ export class MigrationFence implements Fence {
   }
 
   get #name(): string {
-    return `rehome-${this.#target.cluster}`;
+    return fenceName(this.#target.cluster);
   }
 
   get #collection(): string {
@@ -309,6 +309,11 @@ export class MigrationFence implements Fence {
       SETTLE,
     );
   }
+}
+
+/** Name of the LogicalClusterMigration of a cluster. */
+export function fenceName(cluster: string): string {
+  return `rehome-${cluster}`;
 }
 
 function marked(): NonNullable<Migration["status"]> {
