@@ -8,7 +8,7 @@ import { Writer } from "../../etcd/writer.ts";
 import { InactiveFence } from "../../kubernetes/kcp/inactive-fence.ts";
 import { MigrationFence } from "../../kubernetes/kcp/migration-fence.ts";
 import type { Fence, FenceTarget } from "../../kubernetes/kcp/fence.ts";
-import { healingPhase, isSuspended, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
+import { isSuspended, withHealing } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { hasDeadContext } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
@@ -131,7 +131,7 @@ export async function readLogicalCluster(
 /**
  * Makes the shard forget that it cancelled the cluster's request context.
  * @param fence of the move: the other one is made by the mark that suspends a cluster.
- * @returns false when there is no cluster any more, or it is suspended, or about to be deleted.
+ * @returns false when there is no cluster any more, or it is suspended, or waits for its terminators.
  */
 export async function beginHealing(token: Token, shard: Shard, fence: FenceKind): Promise<boolean> {
   for (;;) {
@@ -140,9 +140,9 @@ export async function beginHealing(token: Token, shard: Shard, fence: FenceKind)
     const { metadata, status } = stored.object;
     const isDeleted = metadata.deletionTimestamp !== undefined;
     // kcp is at it. A second cut of all watches within a second of the first would make them list anew.
-    if (!isSuspended(stored.object) && status?.phase === healingPhase(stored.object)) return true;
-    // As it gets there kcp drops the context by itself. What terminators wait for, who may need the context, nothing mends.
-    if (isDeleted && status?.phase !== "Deleting") return false;
+    if (!isSuspended(stored.object) && status?.phase === "Inactive") return true;
+    // kcp comes back to this phase without a look at the contexts.
+    if (isDeleted && status?.phase === "Terminating") return false;
     // Somebody's suspension: what ends that heals the contexts too.
     if (!isDeleted && fence === "migration" && isSuspended(stored.object)) return false;
     const healing = put(stored.entry.key, JSON.stringify(withHealing(stored.object, shard.name)));

@@ -82,21 +82,15 @@ export function withoutFence(object: LogicalCluster): LogicalCluster {
  */
 export function withHealing(object: LogicalCluster, shard: string): LogicalCluster {
   const clean = withoutFence(object);
-  const phase = healingPhase(object);
   return {
     ...clean,
     metadata: {
       ...clean.metadata,
       annotations: { ...clean.metadata.annotations, [ANNOTATION.shard]: shard },
-      labels: { ...clean.metadata.labels, [PHASE_LABEL]: phase },
+      labels: { ...clean.metadata.labels, [PHASE_LABEL]: "Inactive" },
     },
-    status: { ...clean.status, phase },
+    status: { ...clean.status, phase: "Inactive" },
   };
-}
-
-/** The phase that {@link withHealing} sets. */
-export function healingPhase({ metadata }: LogicalCluster): string {
-  return metadata.deletionTimestamp === undefined ? "Inactive" : "Unavailable";
 }
 
 /** A new object, of nobody's. */
