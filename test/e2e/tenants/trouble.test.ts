@@ -73,13 +73,9 @@ describe("a workspace that is deleted while it moves", () => {
     },
   );
 
-  test.each([
-    ["migration", "lock"],
-    ["inactive", "lock"],
-    ["inactive", "fence"],
-  ] as const)(
-    "while the fence %s goes up, as soon as its %s is noted: it goes, and nobody else is kept from watching",
-    async (fence, noted) => {
+  test.each(["migration", "inactive"])(
+    "while the fence %s is about to go up: it goes, and nobody else is kept from watching",
+    async (fence) => {
       const workspace = await makeSmall();
       const { cluster, name } = workspace;
       const input = { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"], fence };
@@ -88,7 +84,7 @@ describe("a workspace that is deleted while it moves", () => {
       // The Cutover begins with its token, after which it looks whether the cluster is being deleted.
       const { seen } = await nextChange(
         bed.store("shard-1"),
-        ({ entry, type }) => type === "Put" && entry.key === own(cluster)[noted],
+        ({ entry, type }) => type === "Put" && entry.key === own(cluster).lock,
       );
       await approve(move, "Cutover");
       await seen;
@@ -101,6 +97,32 @@ describe("a workspace that is deleted while it moves", () => {
       await expectAllServed();
     },
   );
+
+  test("in the fence inactive of a worker that has died: it goes, and nobody else is kept from watching", async () => {
+    const workspace = await makeSmall();
+    const { cluster, name } = workspace;
+    const key = logicalClusterKey("/registry", cluster);
+    const input = { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"], fence: "inactive" };
+    const move = await startMove(bed, input);
+    await untilGate(move, "Cutover");
+    const { seen } = await nextChange(
+      bed.store("root"),
+      ({ entry }) => entry.key === key && entry.value.includes(`"${ANNOTATION.inactive}":"true"`),
+    );
+    await approve(move, "Cutover");
+    await seen;
+    await bed.worker.kill();
+    await new Objects(bed.frontProxy, "root").remove(`${WORKSPACES}/${name}`);
+    const isBeingDeleted = async () => {
+      const { entry } = await bed.store("root").get(key);
+      return entry?.value.includes("deletionTimestamp");
+    };
+    await expect.poll(isBeingDeleted, { timeout: 30_000 }).toBe(true);
+    await bed.worker.start();
+    expect(await failureOf(move.result())).toMatchObject({ type: "Refused" });
+    await expectGone(workspace);
+    await expectAllServed();
+  });
 
   test.each([
     ["AwaitRouting", "migration"],
