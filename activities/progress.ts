@@ -16,7 +16,8 @@ const FIRST_REPORT_MS = 5_000;
  * @returns a function to be called as often as is convenient; it never throws and need not be awaited.
  */
 export function progressReporter(phase: string): (figures: ProgressFigures) => void {
-  const { info, log, client } = Context.current();
+  const context = Context.current();
+  const { info, log } = context;
   const { scheduledTimestampMs } = info;
   const execution = info.workflowExecution;
   let dueMs = nextDue(Date.now() - scheduledTimestampMs);
@@ -25,7 +26,7 @@ export function progressReporter(phase: string): (figures: ProgressFigures) => v
     if (elapsedMs < dueMs || execution === undefined) return;
     dueMs = nextDue(elapsedMs);
     const message: ProgressedInput = { phase, ...figures };
-    client.workflow
+    context.client.workflow
       .getHandle(execution.workflowId, execution.runId)
       .signal("progressed", message)
       // Only a display: a report that is lost is not worth failing a copy.
