@@ -46,6 +46,15 @@ export async function unlessAborted<T>(promise: PromiseLike<T>, signal: AbortSig
   }
 }
 
+/** As `Promise.all`, but nothing goes on when it ends. @throws the first of their errors */
+export async function together<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
+  const ended = await Promise.allSettled(items.map(run));
+  return ended.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  });
+}
+
 /** A wait came to its deadline; `seen` is what was found last. */
 export class WaitError extends Error {
   override readonly name = "WaitError";

@@ -9,6 +9,7 @@ import { permitStep, surveyMembers } from "../../etcd/membership/survey.ts";
 import type { Survey } from "../../etcd/membership/survey.ts";
 import type { ChangeOptions, Member } from "../../etcd/membership/types.ts";
 import type { MemberAddress } from "../../hosting/types.ts";
+import { together } from "../../kubernetes/wait.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import type { Session } from "./session.ts";
 import type { EtcdLayout, MemberRef, StretchedSubject } from "./types.ts";
@@ -119,15 +120,6 @@ export async function withAllEtcds<T>(
   const etcds: StretchedEtcd[] = [];
   for (const layout of layouts) etcds.push(opened.use(await openEtcd(session, layout, maxLagRevisions)));
   return await run(etcds);
-}
-
-/** As `Promise.all`, but nothing goes on when it ends. @throws the first of their errors */
-export async function together<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
-  const ended = await Promise.allSettled(items.map(run));
-  return ended.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
-  });
 }
 
 /** Runs for one etcd after the other. */

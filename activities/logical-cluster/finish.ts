@@ -23,9 +23,8 @@ import type { Session } from "./session.ts";
 import { raiseAbove } from "./raise-above.ts";
 import { recordRouted } from "./switched.ts";
 import { passDirection } from "./turn.ts";
-import type { Cleaned, LogicalClusterActivities } from "./types.ts";
+import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
-import type { Work } from "../work.ts";
 
 type Steps = Pick<LogicalClusterActivities, "awaitRouting" | "cleanOrigin" | "finalize">;
 
@@ -73,7 +72,18 @@ export function createFinishActivities(site: KcpSite): Steps {
       using work = beginWork("OriginCleanup");
       const session = await openSession(site, subject);
       if (await isDeleted(session, site.frontProxy)) return await removeRemains(session, work);
-      return await emptyOrigin(site, session, subject, work);
+      const drainedAt = BigInt(subject.position);
+      const late = await carryLate(session, drainedAt, work.signal);
+      if (subject.fence !== "inactive") {
+        await leaveOrigin(site, session, drainedAt, work.signal);
+        return await removeSettled(session, drainedAt, late, work);
+      }
+      // This fence is a mark of the LogicalCluster, so that is the last to go; and the garbage collector looks on.
+      await proveRouted(site, session, work.signal);
+      const how = { includes: isNotLogicalCluster, isWatched: true };
+      const cleaned = await removeSettled(session, drainedAt, late, work, how);
+      await leaveOrigin(site, session, drainedAt, work.signal);
+      return cleaned;
     },
 
     async finalize(subject) {
@@ -111,26 +121,6 @@ export function createFinishActivities(site: KcpSite): Steps {
       return { leftInPlace: left };
     },
   };
-}
-
-async function emptyOrigin(
-  site: KcpSite,
-  session: Session,
-  { fence, position }: Parameters<Steps["cleanOrigin"]>[0],
-  work: Work,
-): Promise<Cleaned> {
-  const drainedAt = BigInt(position);
-  const late = await carryLate(session, drainedAt, work.signal);
-  if (fence !== "inactive") {
-    await leaveOrigin(site, session, drainedAt, work.signal);
-    return await removeSettled(session, drainedAt, late, work);
-  }
-  // This fence is a mark of the LogicalCluster, so that is the last to go; and the garbage collector looks on.
-  await proveRouted(site, session, work.signal);
-  const how = { includes: isNotLogicalCluster, isWatched: true };
-  const cleaned = await removeSettled(session, drainedAt, late, work, how);
-  await leaveOrigin(site, session, drainedAt, work.signal);
-  return cleaned;
 }
 
 /** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */

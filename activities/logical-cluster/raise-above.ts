@@ -1,5 +1,5 @@
 import { log } from "@temporalio/activity";
-import { prefixRange } from "../../etcd/keys.ts";
+import { ownKeys, prefixRange } from "../../etcd/keys.ts";
 import { raiseRevision } from "../../etcd/revisions.ts";
 import type { Store } from "../../etcd/store.ts";
 import type { Shard } from "../../sites/kcp.ts";
@@ -43,6 +43,6 @@ export async function raiseAbove(serving: Shard, left: Shard, subject: Subject, 
 /** Whether other moves hold locks there. */
 async function hasOthers(store: Store, cluster: string): Promise<boolean> {
   const { entries } = await store.read(prefixRange(`${store.prefix}.rehome/`));
-  const isLock = /\.rehome\/(?<moved>[^/]+)\/lock$/;
-  return entries.some(({ key }) => (isLock.exec(key)?.groups?.["moved"] ?? cluster) !== cluster);
+  const { lock } = ownKeys(store.prefix, cluster);
+  return entries.some(({ key }) => key.endsWith("/lock") && key !== lock);
 }

@@ -39,7 +39,7 @@ export async function compareHashes(
   const { members } = await listMembers(cluster, signal);
   const voters = new Set(members.filter(({ learner }) => !learner).map(({ id }) => id));
   const { answered } = await cluster.locate(signal);
-  const leaders = new Set(answered.filter(({ status }) => status.leader === status.id).map(idOf));
+  const leaders = new Set(answered.flatMap(({ status: { id, leader } }) => (leader === id ? [id] : [])));
   const asked = unique(answered).filter(
     ({ status: { id, leader } }) =>
       voters.has(id) && (of === "all" || (leader !== undefined && leaders.has(leader))),
@@ -112,10 +112,6 @@ export async function proveEqualHashes(
     },
     wait,
   );
-}
-
-function idOf({ status }: Located): MemberId {
-  return status.id;
 }
 
 /** Several endpoints may lead to one member. */

@@ -59,8 +59,8 @@ export async function handOverMachines(
 
 /**
  * Makes one side's machines known at the other, so that the machine controller there finds every virtual machine that
- * there is. Machines that only the other side knows are gone here, and are
- * taken away there, without their virtual machines being touched.
+ * there is. Machines that only the other side knows are gone here, and are taken away there, without their virtual machines
+ * being touched.
  * @throws MachinesDifferError when the sides do not name the same virtual machines in the end; Error when a machine
  *   controller runs, which would make up for machines that it does not know yet.
  */

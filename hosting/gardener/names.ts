@@ -35,7 +35,8 @@ export const API_SERVER = "kube-apiserver";
 export const MACHINE_CONTROLLER = "machine-controller-manager";
 
 /**
- * Controllers that act on the world outside etcd and must never run twice. They are stopped in this order: the autoscaler asks for machines, the machine controller makes and deletes them.
+ * Controllers that act on the world outside etcd and must never run twice. They are stopped in this order: the autoscaler
+ * asks for machines, the machine controller makes and deletes them.
  */
 export const CONTROLLERS = ["cluster-autoscaler", MACHINE_CONTROLLER, "gardener-resource-manager"] as const;
 

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../../kubernetes/api-server.ts";
 import { merge } from "../../kubernetes/objects.ts";
 import type { KubeObject } from "../../kubernetes/objects.ts";
+import { together } from "../../kubernetes/wait.ts";
 import type { StoppedController } from "../types.ts";
 import type { SeedNamespace } from "./seed.ts";
 
@@ -56,10 +57,7 @@ export async function startControllers(
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
-  const started = await Promise.allSettled(
-    names.map(async (name) => await startController(seed, name, signal)),
-  );
-  for (const result of started) if (result.status === "rejected") throw result.reason;
+  await together(names, async (name) => await startController(seed, name, signal));
 }
 
 async function startController(seed: SeedNamespace, name: string, signal: AbortSignal): Promise<void> {
