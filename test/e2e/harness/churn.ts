@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Answer } from "../../../kubernetes/api-server.ts";
 import { Ledger } from "../../../testbed/workload/ledger.ts";
@@ -14,6 +15,8 @@ export interface Churn {
   expectKept(): Promise<void>;
 }
 
+/** Short beside a fence, and long enough to leave the machine to the move. */
+export const PAUSE_MS = 5;
 /** No fence stands for so long. */
 const READ_FOR_MS = 120_000;
 const isSuccess = ({ status }: Answer) => status >= 200 && status <= 299;
@@ -82,13 +85,14 @@ export async function changeFast(objects: Objects, name: string, lanes: number):
   };
 }
 
-/** Objects that are deleted and made again under the same name, without a pause; each life has its number in it. */
+/** Objects that are deleted and made again under the same name, all the time; each life has its number in it. */
 export function rebirths(objects: Objects, names: readonly string[]): Churn {
   const ledger = new Ledger();
   const lost: LostWrite[] = [];
   const uids = new Map<string, string | undefined>();
   const path = (name: string) => `${CONFIG_MAPS}/${name}`;
   const stop = loops(names.length, async (lane) => {
+    await delay(PAUSE_MS);
     const name = names[lane]!;
     const uid = uids.get(name);
     const write = ledger.begin(name, uid === undefined ? "put" : "delete", Date.now());
@@ -117,6 +121,7 @@ export function rebirths(objects: Objects, names: readonly string[]): Churn {
       const answer = await send(objects, { path: path(name) });
       if (isSuccess(answer)) return JSON.parse(answer.body) as KubeObject;
       if (answer.status === 404) return undefined;
+      await delay(PAUSE_MS);
     }
     throw new Error(`${name} cannot be read`);
   };
