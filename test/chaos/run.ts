@@ -67,8 +67,9 @@ export async function strikeMoves<P extends Place>(
     });
     const { report, move, moveMs, hits } = await strikeMove(round, place, strikes);
     const isHidden = left.every(({ fault }) => fault.hidden);
-    const broken = await round.conclude(report, isHidden);
+    // What a zombie does while it is awake must be seen too.
     await place.workers.bury();
+    const broken = await round.conclude(report, isHidden);
     const again: typeof left = [];
     for (const { misses, ...cell } of left) {
       const { phase, fault } = cell;

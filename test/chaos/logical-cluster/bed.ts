@@ -17,9 +17,11 @@ import type { LogicalClusterTestbed } from "../../../testbed/logical-cluster.ts"
 import { Toxiproxy } from "../../../testbed/toxiproxy.ts";
 import { createWorkload } from "../../../testbed/workload/workload.ts";
 import type { Workload } from "../../../testbed/workload/workload.ts";
+import { createWorkspace } from "../../../testbed/workspaces.ts";
 import { ensureSearchAttributes } from "../../../workers/search-attributes.ts";
 import { SHARDS } from "../../e2e/harness/bed.ts";
 import type { ShardName } from "../../e2e/harness/bed.ts";
+import { untilSettled } from "../../e2e/harness/keys.ts";
 import type { Place, Restartable } from "../fault.ts";
 import { WorkerPair } from "../../e2e/harness/worker-pair.ts";
 import { ShardStore } from "./stores.ts";
@@ -46,6 +48,8 @@ export class ChaosBed implements Place {
   readonly client: Client;
   readonly workload: Workload;
   readonly stores: Readonly<Record<ShardName, ShardStore>>;
+  /** Ids of workspaces that nobody uses, one on each shard. */
+  readonly bystanders: readonly string[];
   /** Where the workspace is. */
   shard: ShardName = "root";
   readonly #dir: string;
@@ -58,6 +62,7 @@ export class ChaosBed implements Place {
     this.workers = parts.workers;
     this.client = parts.client;
     this.workload = parts.workload;
+    this.bystanders = parts.bystanders;
     this.#dir = parts.dir;
     this.#site = parts.site;
     const [root, second] = parts.shards as [Shard, Shard];
@@ -80,11 +85,26 @@ export class ChaosBed implements Place {
     const workers = await WorkerPair.start(await writeProxiedConfig(testbed, toxiproxy));
     const { kubeconfig } = kcp.frontProxy;
     const workload = await createWorkload({ kubeconfig, name: "chaos", shard: "root", objects: OBJECTS });
+    const bystanders = await Promise.all(
+      SHARDS.map(async (shard) => await createWorkspace({ kubeconfig, name: `beside-${shard}`, shard })),
+    );
     const connection = await Connection.connect({ address: temporal.address });
     const client = new Client({ connection, namespace: temporal.namespace });
     const site = new KcpSite(loadConfig(configFile).kcp!);
     const shards = await Promise.all(SHARDS.map(async (name) => await site.shard(name)));
-    return new ChaosBed({ dir, testbed, toxiproxy, workers, client, workload, site, shards });
+    const bed = new ChaosBed({
+      dir,
+      testbed,
+      toxiproxy,
+      workers,
+      client,
+      workload,
+      bystanders: bystanders.map(({ cluster }) => cluster),
+      site,
+      shards,
+    });
+    await untilSettled(bed);
+    return bed;
   }
 
   async close(): Promise<void> {
@@ -114,7 +134,10 @@ export class ChaosBed implements Place {
   }
 }
 
-interface Parts extends Pick<ChaosBed, "testbed" | "toxiproxy" | "workers" | "client" | "workload"> {
+interface Parts extends Pick<
+  ChaosBed,
+  "testbed" | "toxiproxy" | "workers" | "client" | "workload" | "bystanders"
+> {
   readonly dir: string;
   readonly site: KcpSite;
   readonly shards: readonly Shard[];

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { displayKey } from "../../../etcd/keys.ts";
 import type { MoveReport } from "../../../activities/logical-cluster/types.ts";
 import { LOGICAL_CLUSTER_PHASES } from "../../../inputs/logical-cluster-migration.ts";
 import { Clients } from "../../../testbed/workload/clients.ts";
@@ -11,6 +12,7 @@ import { PREFLIGHT } from "../../../workflows/engine/state.ts";
 import { tracesOf } from "../../e2e/harness/aftermath.ts";
 import { earlierCutovers } from "../../e2e/clients/cutovers.ts";
 import { other } from "../../e2e/harness/bed.ts";
+import { carriedOver, ofBystanders } from "../../e2e/harness/keys.ts";
 import { IMPATIENT } from "../../e2e/harness/moves.ts";
 import type { Move } from "../../e2e/harness/moves.ts";
 import type { Kind, Round } from "../kind.ts";
@@ -33,6 +35,10 @@ export const logicalCluster: Kind<ChaosBed> = {
 
 async function begin(bed: ChaosBed): Promise<Round> {
   const { workspace } = bed.workload;
+  const { cluster } = workspace;
+  // What clients before these have left is in it too.
+  const resting = await carriedOver(bed.store(bed.shard), cluster);
+  const beside = await ofBystanders(bed, bed.bystanders);
   const clients = await Clients.start({
     kubeconfig: bed.testbed.kcp.frontProxy.kubeconfig,
     workspace,
@@ -72,10 +78,17 @@ async function begin(bed: ChaosBed): Promise<Round> {
         ...brokenPromises(result),
         ...(hidden && fence === "migration" ? failed.map(({ words }) => `failed: ${words}`) : []),
         ...(move === undefined ? [] : defectsOf(move)),
-        ...(await tracesOf(bed, workspace.cluster, bed.shard)).map((trace) => `left behind: ${trace}`),
+        ...(await tracesOf(bed, cluster, bed.shard)).map((trace) => `left behind: ${trace}`),
+        ...unlike(resting, await carriedOver(bed.store(bed.shard), cluster)).map((key) => `changed: ${key}`),
+        ...unlike(beside, await ofBystanders(bed, bed.bystanders)).map((key) => `another's: ${key}`),
       ];
     },
   };
+}
+
+/** Keys that are gone or have another value; what has been added since does not count. */
+function unlike(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): string[] {
+  return [...before.keys()].filter((key) => before.get(key) !== after.get(key)).map(displayKey);
 }
 
 function brokenPromises(result: ClientsResult): string[] {

@@ -29,8 +29,9 @@ const BROKEN_OFF = "cut in the middle of its answer";
 const AT_THE_CUT: Readonly<Record<number, string>> = {
   504: "cut, or came inside the fence: the cluster's request context at the origin was cancelled",
   502: BROKEN_OFF,
-  403: "reached the destination before that had read its new cluster",
 };
+/** From the switch on only. */
+const BEFORE_IT_WAS_READ = "reached the destination before that had read its new cluster";
 
 /**
  * A provider talks to the shards' virtual workspaces, which no front-proxy routes: its requests may go to the shard
@@ -59,9 +60,12 @@ function explanationOf(failure: Failure, moves: readonly Moved[]): Pick<Explaine
   const isWithin = ({ from, until }: Span) => failure.endedAt >= from && failure.beganAt <= until;
   const fenced = moves.findIndex(({ report, cameBack }) => [fenceOf(report), ...cameBack].some(isWithin));
   const isBrokenOff = failure.status === 0 && /stream error|unexpected EOF/.test(failure.message);
-  const atTheCut = isBrokenOff ? BROKEN_OFF : AT_THE_CUT[failure.status];
+  const isSwitched = fenced >= 0 && failure.endedAt >= moves[fenced]!.report.switched!.switchedAt;
+  const denied = failure.status === 403 && isSwitched ? BEFORE_IT_WAS_READ : undefined;
+  const atTheCut = isBrokenOff ? BROKEN_OFF : (denied ?? AT_THE_CUT[failure.status]);
   if (fenced >= 0 && atTheCut !== undefined) return { move: fenced + 1, explanation: atTheCut };
   const index = moves.findIndex(({ whole }) => isWithin(whole));
-  const ofProvider = failure.client.startsWith("provider") ? OF_PROVIDER[failure.status] : undefined;
+  const isOfProvider = ["provider", "provider's informer"].includes(failure.client);
+  const ofProvider = isOfProvider ? OF_PROVIDER[failure.status] : undefined;
   return index >= 0 && ofProvider !== undefined ? { move: index + 1, explanation: ofProvider } : {};
 }

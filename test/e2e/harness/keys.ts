@@ -4,6 +4,7 @@ import type { Key } from "../../../etcd/keys.ts";
 import type { Store } from "../../../etcd/store.ts";
 import { watch } from "../../../etcd/watch.ts";
 import type { Change } from "../../../etcd/watch.ts";
+import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import { SHARDS } from "./bed.ts";
 import type { Bed, ShardName } from "./bed.ts";
 
@@ -19,7 +20,7 @@ export async function snapshot(store: Store): Promise<Snapshot> {
   return found;
 }
 
-export async function snapshots(bed: Bed): Promise<Record<ShardName, Snapshot>> {
+export async function snapshots(bed: Pick<Bed, "store">): Promise<Record<ShardName, Snapshot>> {
   const [root, second] = await Promise.all(SHARDS.map(async (name) => await snapshot(bed.store(name))));
   return { root: root!, "shard-1": second! };
 }
@@ -44,13 +45,52 @@ export function touched(
 const SETTLED_FOR_MS = 1_500;
 
 /** Waits until kcp has come to rest: what has just been made is still written to by its controllers for a while. */
-export async function untilSettled(bed: Bed): Promise<void> {
+export async function untilSettled(bed: Pick<Bed, "store">): Promise<void> {
   for (let before = await snapshots(bed); ;) {
     await delay(SETTLED_FOR_MS);
     const after = await snapshots(bed);
     if (SHARDS.every((shard) => touched(before[shard], after[shard]).length === 0)) return;
     before = after;
   }
+}
+
+/** All keys of clusters that nobody uses meanwhile, in both stores, with value and modification revision. */
+export async function ofBystanders(
+  bed: Pick<Bed, "store">,
+  clusters: readonly string[],
+): Promise<Map<string, string>> {
+  const isTheirs = (key: Key) => clusters.includes(parseKey("/registry", key)?.cluster ?? "");
+  return new Map(
+    Object.entries(await snapshots(bed)).flatMap(([shard, all]) =>
+      [...all]
+        .filter(([key]) => isTheirs(key))
+        .map(([key, value]) => [`${shard} ${displayKey(key)}`, withoutConditions(key, value)] as const),
+    ),
+  );
+}
+
+/** To a LogicalCluster kcp adds a condition, minutes later (kcp v0.32.3, pkg/reconciler/tenancy/defaultapibindinglifecycle). */
+function withoutConditions(key: Key, value: string): string {
+  if (!key.includes("/core.kcp.io/logicalclusters/")) return value;
+  const { metadata, status, ...rest } = JSON.parse(value.slice(value.indexOf("{"))) as LogicalCluster;
+  return JSON.stringify({
+    ...rest,
+    metadata: { ...metadata, managedFields: [] },
+    status: { ...status, conditions: [] },
+  });
+}
+
+/** What each shard's controllers write themselves in a cluster that has moved. */
+const OF_THE_SHARD = /\/(logicalclusters|apibindings|customresourcedefinitions)\/|\/kube-root-ca\.crt$/;
+
+/** The keys of a cluster with their values, which a move carries over byte for byte. */
+export async function carriedOver(store: Store, cluster: string): Promise<Map<Key, string>> {
+  const isCarried = (key: Key) => parseKey(store.prefix, key)?.cluster === cluster && !OF_THE_SHARD.test(key);
+  return new Map(
+    [...(await snapshot(store))]
+      .filter(([key]) => isCarried(key))
+      .map(([key, known]) => [key, known.slice(known.indexOf(" "))]),
+  );
 }
 
 /** What a move may write outside the moved cluster; a path of keys for each, with the reason. */

@@ -167,5 +167,6 @@ export async function untilPending(move: AnyMove, activity: string): Promise<voi
   const end = performance.now() + STATE_DEADLINE_MS;
   while (!(await pendingActivities(move)).includes(activity)) {
     if (performance.now() > end) throw new Error(`${activity} was never seen running`);
+    await delay(LOOK_EVERY_MS);
   }
 }

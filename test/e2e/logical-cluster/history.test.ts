@@ -28,8 +28,8 @@ async function historyOf(objects: number): Promise<{ events: number; text: strin
 }
 
 test("the history of a move does not grow with its data, and holds neither objects nor secrets; nor does a worker's log", async () => {
-  const small = await historyOf(1_000);
-  const large = await historyOf(20_000);
+  const small = await historyOf(500);
+  const large = await historyOf(10_000);
   expect(large.events).toBeLessThan(150);
   // A longer copy reports some times more; each report is a signal and its workflow task.
   expect(large.events - small.events).toBeLessThan(30);

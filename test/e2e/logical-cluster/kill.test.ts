@@ -139,6 +139,12 @@ const MOMENTS: readonly Moment[] = [
     sees: isFence,
   },
 ];
+/** `npm run chaos` strikes at every moment. Otherwise once in each phase, and in the cutover when kcp has been asked to cut. */
+const some = MOMENTS.filter(
+  ({ phase, sees }, i) =>
+    sees === isCut || (phase !== "Cutover" && MOMENTS.findIndex((first) => first.phase === phase) === i),
+);
+const chosen = process.env["REHOME_CHAOS"] === "all" ? MOMENTS : some;
 /** As many as the moments of one phase, and as many again for those at which the activity had ended already. */
 const MOST_MOVES = 6;
 
@@ -166,8 +172,8 @@ describe("kill -9 of the worker, while the tenant writes", () => {
     await churn.stop();
   });
 
-  test("in one phase after the other, at each moment of it: the move goes on and loses nothing", async () => {
-    let left = MOMENTS;
+  test("in one phase after the other: the move goes on and loses nothing", async () => {
+    let left = chosen;
     for (let moves = 0; left.length > 0 && moves < MOST_MOVES; moves++) left = await strike(left);
     expect(left.map(({ what }) => what)).toEqual([]);
   }, 900_000);

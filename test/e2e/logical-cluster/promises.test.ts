@@ -11,6 +11,7 @@ import { Bed } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { keysOf, nextChange } from "../harness/keys.ts";
 import {
+  IMPATIENT,
   abort,
   approve,
   failureOf,
@@ -19,6 +20,7 @@ import {
   startMove,
   stateOf,
   untilGate,
+  untilPending,
   untilState,
 } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
@@ -111,6 +113,28 @@ test("after a repair, changes are carried over again while the move waits", asyn
   await expect.poll(carried, { timeout: 30_000 }).toBeDefined();
   await approve(move, "Cutover");
   expect(await move.result()).toMatchObject({ verified: true });
+  await expectSettledOn(bed, tenant, "shard-1");
+});
+
+test("what was missed and then compacted is carried over too, deletions among it", async () => {
+  const tenant = await makeTenant(bed, "root", provider);
+  const { objects, cluster } = tenant;
+  const origin = bed.store("root");
+  const input = { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"], timeouts: IMPATIENT };
+  const move = await startMove(bed, input);
+  await untilGate(move, "Cutover");
+  await untilPending(move, "follow");
+  await bed.worker.kill();
+  await objects.remove(`${CONFIG_MAPS}/settings-alpha`);
+  await objects.patch(`${CONFIG_MAPS}/settings-beta`, { data: { changed: "unseen" } });
+  await objects.create(CONFIG_MAPS, configMap("made-unseen", {}));
+  // Nobody has read these changes, and from now on nobody can.
+  await origin.compact(await origin.head());
+  const served = await contents(objects);
+  await bed.worker.start();
+  await approve(move, "Cutover");
+  expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+  expect(await contents(objects)).toEqual(served);
   await expectSettledOn(bed, tenant, "shard-1");
 });
 
