@@ -22,13 +22,11 @@ const namespace = "default";
  * until its `default` namespace serves.
  * @param options.dir where the database and the log (`temporal.log`) are kept
  * @param options.port,options.uiPort free ones are taken when not given
- * @param options.dynamicConfig settings of the server by their names, for example `limit.historyCount.suggestContinueAsNew`
  */
 export async function startTemporal(options: {
   dir: string;
   port?: number;
   uiPort?: number;
-  dynamicConfig?: Readonly<Record<string, number>>;
 }): Promise<TemporalServer> {
   const command = await findProgram("temporal");
   if (options.port !== undefined) await requireFree(options.port, "Temporal");
@@ -51,9 +49,6 @@ export async function startTemporal(options: {
       `--metrics-port=${await freePort()}`,
       `--db-filename=${databaseFile}`,
       "--log-level=warn",
-      ...Object.entries(options.dynamicConfig ?? {}).map(
-        ([name, value]) => `--dynamic-config-value=${name}=${value}`,
-      ),
     ],
     logFile: join(options.dir, "temporal.log"),
     probe: () => describeNamespace(address),

@@ -4,8 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { abortUpdate, approveUpdate, progressedSignal } from "../../workflows/engine/messages.ts";
-import { SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
-import { SUGGESTED_AFTER } from "../setup/temporal.ts";
+import { LONG_HISTORY, SEARCH_ATTRIBUTES } from "../../workflows/engine/names.ts";
 import { failureOf, Harness, progressOf, untilState } from "./fixtures/harness.ts";
 import type { Handle } from "./fixtures/harness.ts";
 
@@ -24,7 +23,7 @@ afterAll(async () => {
 
 /** In batches below the hundred events that the server buffers while a workflow task runs. */
 async function fillHistory(handle: Handle): Promise<void> {
-  for (let sent = 0; sent < SUGGESTED_AFTER; sent += 64) {
+  for (let sent = 0; sent < LONG_HISTORY; sent += 64) {
     const figures = { phase: "Copy", done: sent, unit: "keys" };
     await Promise.all(Array.from({ length: 64 }, async () => await handle.signal(progressedSignal, figures)));
   }

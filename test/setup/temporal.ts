@@ -13,19 +13,10 @@ declare module "vitest" {
   }
 }
 
-/**
- * Events of a history after which the server suggests to continue as new: an eighth of its own default, since each turn of
- * a workflow reads its whole history, and still more than any other test makes.
- */
-export const SUGGESTED_AFTER = 512;
-
 /** Starts the server before the first test file and stops it after the last. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const dir = await mkdtemp(join(tmpdir(), "rehome-temporal-"));
-  const { address, namespace, server } = await startTemporal({
-    dir,
-    dynamicConfig: { "limit.historyCount.suggestContinueAsNew": SUGGESTED_AFTER },
-  });
+  const { address, namespace, server } = await startTemporal({ dir });
   const connection = await NativeConnection.connect({ address });
   try {
     await ensureSearchAttributes(connection, namespace);

@@ -37,3 +37,9 @@ export const SEARCH_ATTRIBUTES = {
   destination: defineSearchAttributeKey("RehomeDestination", "KEYWORD"),
   progress: defineSearchAttributeKey("RehomeProgress", "DOUBLE"),
 } as const;
+
+/**
+ * Events after which a move goes on in a new run as soon as it may. Temporal suggests it at 4,096 only, but each turn reads
+ * the whole history (docs/adr/0011-workflows-are-not-cached.md), and the SDK gives up a turn that takes more than 5 s.
+ */
+export const LONG_HISTORY = 1_000;

@@ -1,9 +1,10 @@
-import { condition, workflowInfo } from "@temporalio/workflow";
+import { condition, patched, workflowInfo } from "@temporalio/workflow";
 import type { BackgroundWork } from "./background.ts";
 import type { Definition } from "./definition.ts";
 import { failureType, isConclusive, isTemporalFailure, plainWords } from "./failures.ts";
 import { abortByCancellation, interruption, runUntilInterrupted } from "./interrupt.ts";
 import type { Journal } from "./journal.ts";
+import { LONG_HISTORY } from "./names.ts";
 import type { Phase } from "./phase.ts";
 import type { MigrationState } from "./state.ts";
 
@@ -68,7 +69,7 @@ function throwIfInterrupted<C>({ journal, background }: Course<C>): void {
 async function hold<C>(course: Course<C>, phase: Phase<C>): Promise<void> {
   const { journal, background } = course;
   // Continuing as new takes a moment, so it is not done where users wait.
-  const due = () => phase.pausable !== false && workflowInfo().continueAsNewSuggested;
+  const due = () => phase.pausable !== false && isHistoryLong();
   for (;;) {
     throwIfInterrupted(course);
     if (due()) await course.continueAsNew();
@@ -82,6 +83,11 @@ async function hold<C>(course: Course<C>, phase: Phase<C>): Promise<void> {
         interruption(journal, background) !== undefined || heldBy(journal.state, phase) !== status || due(),
     );
   }
+}
+
+function isHistoryLong(): boolean {
+  const { continueAsNewSuggested, historyLength } = workflowInfo();
+  return continueAsNewSuggested || (historyLength >= LONG_HISTORY && patched("continues-sooner"));
 }
 
 function heldBy<C>(state: MigrationState, { name, pausable }: Phase<C>): "waiting" | "paused" | undefined {
