@@ -34,11 +34,12 @@ export const logicalCluster: Kind<ChaosBed> = {
 };
 
 async function begin(bed: ChaosBed): Promise<Round> {
-  const { workspace } = bed.workload;
+  const { workspace, filling } = bed.workload;
   const { cluster } = workspace;
   // What clients before these have left is in it too.
   const resting = await carriedOver(bed.store(bed.shard), cluster);
   const beside = await ofBystanders(bed, bed.bystanders);
+  if (resting.size < filling.objects.length || beside.size === 0) throw new Error("nothing to compare with");
   const clients = await Clients.start({
     kubeconfig: bed.testbed.kcp.frontProxy.kubeconfig,
     workspace,
