@@ -132,5 +132,8 @@ describe(`real clients of a workspace that is moved back and forth ${MOVES} time
 
   test("are refused nothing but what was under way at the cut or came inside the fence", () => {
     expect(failures.filter(({ explanation }) => explanation === undefined)).toEqual([]);
+    // Fifteen in 20 moves on a busy machine; with kcp's own order, which marks and cuts at once, 67 (docs/clients.md).
+    const ofClients = failures.filter(({ client }) => !client.startsWith("provider"));
+    expect(ofClients.length).toBeLessThanOrEqual(3 * MOVES);
   });
 });
