@@ -39,7 +39,7 @@ export function summarize(...reports: readonly unknown[]): Summary {
   const skipped = sum((run) => run.numTotalTests) - passed - failedTests;
   const failed = failedTests + brokenFiles;
   const line = `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  return { line, good: runs.every(({ success }) => success) && failed === 0 && passed > 0 };
+  return { line, good: runs.every((run) => run.success && run.numPassedTests > 0) && failed === 0 };
 }
 
 if (import.meta.main) {

@@ -21,7 +21,7 @@ import { createWorkspace } from "../../../testbed/workspaces.ts";
 import { ensureSearchAttributes } from "../../../workers/search-attributes.ts";
 import { SHARDS } from "../../e2e/harness/bed.ts";
 import type { ShardName } from "../../e2e/harness/bed.ts";
-import { untilSettled } from "../../e2e/harness/keys.ts";
+import { ofBystanders, untilSettled } from "../../e2e/harness/keys.ts";
 import type { Place, Restartable } from "../fault.ts";
 import { WorkerPair } from "../../e2e/harness/worker-pair.ts";
 import { ShardStore } from "./stores.ts";
@@ -104,6 +104,9 @@ export class ChaosBed implements Place {
       shards,
     });
     await untilSettled(bed);
+    for (const cluster of bed.bystanders) {
+      if ((await ofBystanders(bed, [cluster])).size === 0) throw new Error(`${cluster} has no keys`);
+    }
     return bed;
   }
 

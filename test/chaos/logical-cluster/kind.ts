@@ -39,7 +39,7 @@ async function begin(bed: ChaosBed): Promise<Round> {
   // What clients before these have left is in it too.
   const resting = await carriedOver(bed.store(bed.shard), cluster);
   const beside = await ofBystanders(bed, bed.bystanders);
-  if (resting.size < filling.objects.length || beside.size === 0) throw new Error("nothing to compare with");
+  if (resting.size < filling.objects.length) throw new Error(`only ${resting.size} keys of ${cluster}`);
   const clients = await Clients.start({
     kubeconfig: bed.testbed.kcp.frontProxy.kubeconfig,
     workspace,
@@ -80,16 +80,33 @@ async function begin(bed: ChaosBed): Promise<Round> {
         ...(hidden && fence === "migration" ? failed.map(({ words }) => `failed: ${words}`) : []),
         ...(move === undefined ? [] : defectsOf(move)),
         ...(await tracesOf(bed, cluster, bed.shard)).map((trace) => `left behind: ${trace}`),
-        ...unlike(resting, await carriedOver(bed.store(bed.shard), cluster)).map((key) => `changed: ${key}`),
-        ...unlike(beside, await ofBystanders(bed, bed.bystanders)).map((key) => `another's: ${key}`),
+        ...unlike(resting.keys(), resting, await carriedOver(bed.store(bed.shard), cluster)),
+        ...(await touchedBeside(bed, beside)),
       ];
     },
   };
 }
 
-/** Keys that are gone or have another value; what has been added since does not count. */
-function unlike(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): string[] {
-  return [...before.keys()].filter((key) => before.get(key) !== after.get(key)).map(displayKey);
+async function touchedBeside(bed: ChaosBed, before: ReadonlyMap<string, string>): Promise<string[]> {
+  const after = await ofBystanders(bed, bed.bystanders);
+  return unlike(new Set([...before.keys(), ...after.keys()]), before, after);
+}
+
+/** Which of these keys are not as they were, and how. */
+function unlike(
+  keys: Iterable<string>,
+  before: ReadonlyMap<string, string>,
+  after: ReadonlyMap<string, string>,
+): string[] {
+  return [...keys]
+    .filter((key) => before.get(key) !== after.get(key))
+    .map(
+      (key) => `not as it was: ${displayKey(key)}: ${shown(before.get(key))}, now ${shown(after.get(key))}`,
+    );
+}
+
+function shown(value = "absent"): string {
+  return value.slice(0, 2_000);
 }
 
 function brokenPromises(result: ClientsResult): string[] {

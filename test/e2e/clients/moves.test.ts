@@ -16,8 +16,9 @@ import { makeConsumer, makeProviderOfStatus } from "./workspaces.ts";
 
 const MOVES = Number(process.env["REHOME_TEST_MOVES"] ?? "3");
 const REPORT = fileURLToPath(new URL("../../../.rehome/clients.json", import.meta.url));
-/** Of every move: no cutover that made the switch may have taken more. */
+/** Of every move: no cutover that made the switch may have taken more, beside what it takes to write down its begin. */
 const FENCE_BUDGET_MS = 5_000;
+const WRITE_MS = 500;
 /** Longest time of one move, on a machine that does other things too. */
 const MOVE_MS = 120_000;
 
@@ -83,7 +84,7 @@ describe(`real clients of a workspace that is moved back and forth ${MOVES} time
       for (const { report: moved } of moves) {
         expect(moved).toMatchObject({ verified: true, fence: "migration" });
         const { fenceAt, switchedAt } = moved.switched!;
-        expect(switchedAt - fenceAt).toBeLessThanOrEqual(FENCE_BUDGET_MS);
+        expect(switchedAt - fenceAt).toBeLessThanOrEqual(FENCE_BUDGET_MS + WRITE_MS);
       }
       // Every kind of client was at work in every move.
       const kinds = Object.keys(report.chapters.at(-1)!.clients).toSorted();
@@ -134,6 +135,7 @@ describe(`real clients of a workspace that is moved back and forth ${MOVES} time
     expect(failures.filter(({ explanation }) => explanation === undefined)).toEqual([]);
     // Fifteen in 20 moves on a busy machine; with kcp's own order, which marks and cuts at once, 67 (docs/clients.md).
     const ofClients = failures.filter(({ client }) => !client.startsWith("provider"));
-    expect(ofClients.length).toBeLessThanOrEqual(3 * MOVES);
+    const cuts = moves.length + moves.flatMap(({ cameBack }) => cameBack).length;
+    expect(ofClients.length).toBeLessThanOrEqual(4 + 2 * cuts);
   });
 });

@@ -64,7 +64,7 @@ export async function ofBystanders(
     Object.entries(await snapshots(bed)).flatMap(([shard, all]) =>
       [...all]
         .filter(([key]) => isTheirs(key))
-        .map(([key, value]) => [`${shard} ${displayKey(key)}`, withoutConditions(key, value)] as const),
+        .map(([key, value]) => [`${shard} ${key}`, withoutConditions(key, value)] as const),
     ),
   );
 }

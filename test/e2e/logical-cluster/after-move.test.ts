@@ -85,6 +85,7 @@ describe("a workspace in use", () => {
       const isExpected = (key: string) => isPart(key) || (KCP_GOES_ON.test(key) && after[shard].has(key));
       expect(touched(before[shard], after[shard], isExpected)).toEqual([]);
     }
+    expect(carried.size).toBeGreaterThan(10);
     const there = await carriedOver(bed.store(to), tenant.cluster);
     expect([...carried.keys()].filter((key) => there.get(key) !== carried.get(key))).toEqual([]);
     expect(await keysOf(bed.store(other(to)), tenant.cluster)).toEqual([]);
