@@ -1,5 +1,10 @@
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { configDefaults, defineConfig } from "vitest/config";
 import { Network } from "./testbed/network/network.ts";
+
+// Tests start hundreds of Node processes, workers and command lines, each of which would compile the same modules anew.
+process.env["NODE_COMPILE_CACHE"] ??= join(tmpdir(), "rehome-compile-cache");
 
 /** Network namespaces need root on Linux. Without it their tests are left out, and this line says so. */
 const whyNot = Network.whyNot();
@@ -50,7 +55,7 @@ export default defineConfig({
           globalSetup: ["test/setup/kcp.ts"],
           include: ["test/e2e/{logical-cluster,clients,tenants}/**/*.test.ts"],
           sequence: { groupOrder: 2 },
-          testTimeout: 300_000,
+          testTimeout: 600_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },

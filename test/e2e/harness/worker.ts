@@ -1,4 +1,3 @@
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { freePort } from "../../../testbed/ports.ts";
@@ -16,8 +15,6 @@ export async function makeWorker(config: string, ...more: string[]): Promise<Ser
     name: "worker",
     command: process.execPath,
     arguments: [WORKER, "--config", config, "--listen", "127.0.0.1", "--health-port", String(port), ...more],
-    // Tests start dozens of workers, each of which would compile the same modules anew.
-    environment: { NODE_COMPILE_CACHE: join(tmpdir(), "rehome-compile-cache") },
     logFile: join(dirname(config), "worker.log"),
     async probe(signal) {
       const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
