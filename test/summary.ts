@@ -12,10 +12,10 @@ const report = z.object({
   ),
 });
 
-/** How the tests went, in one line. */
+/** How a run of the tests went, in one line. */
 export interface Summary {
   readonly line: string;
-  /** Something ran, nothing failed, and vitest itself says so of each run. */
+  /** Something ran, nothing failed, and vitest itself says so too. */
   readonly good: boolean;
 }
 
@@ -23,28 +23,24 @@ export interface Summary {
  * `120 passed, 0 failed`, with `, 2 skipped` where tests were skipped. A file that failed as a whole, so that none of
  * its tests is known, counts as one failure.
  *
- * @param reports what vitest's reporter `json` has written in each run.
- * @throws Error when one is something else.
+ * @param json what vitest's reporter `json` has written.
+ * @throws Error when it is something else.
  */
-export function summarize(...reports: readonly unknown[]): Summary {
-  const runs = reports.map((json) => report.parse(json));
-  const files = runs.flatMap(({ testResults }) => testResults);
-  const brokenFiles = files.filter(
+export function summarize(json: unknown): Summary {
+  const { success, numTotalTests, numPassedTests, numFailedTests, testResults } = report.parse(json);
+  const brokenFiles = testResults.filter(
     ({ status, assertionResults }) =>
       status === "failed" && !assertionResults.some((test) => test.status === "failed"),
   ).length;
-  const sum = (of: (run: (typeof runs)[number]) => number) => runs.reduce((total, run) => total + of(run), 0);
-  const passed = sum((run) => run.numPassedTests);
-  const failedTests = sum((run) => run.numFailedTests);
-  const skipped = sum((run) => run.numTotalTests) - passed - failedTests;
-  const failed = failedTests + brokenFiles;
-  const line = `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
-  return { line, good: runs.every((run) => run.success && run.numPassedTests > 0) && failed === 0 };
+  const failed = numFailedTests + brokenFiles;
+  const skipped = numTotalTests - numPassedTests - numFailedTests;
+  const line = `${numPassedTests} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
+  return { line, good: success && failed === 0 && numPassedTests > 0 };
 }
 
 if (import.meta.main) {
-  const reports = process.argv.slice(2).map((file): unknown => JSON.parse(readFileSync(file, "utf8")));
-  const { line, good } = summarize(...reports);
+  const [file = ""] = process.argv.slice(2);
+  const { line, good } = summarize(JSON.parse(readFileSync(file, "utf8")));
   process.stdout.write(`${line}\n`);
   if (!good) process.exitCode = 1;
 }

@@ -11,6 +11,7 @@ import { loadSites } from "../../../sites/sites.ts";
 import { controlPlane, seedNamespace } from "../../../testbed/control-plane/names.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
 import { abort, approve, failureOf, untilGate, untilState } from "../harness/moves.ts";
+import { isThorough } from "../harness/thorough.ts";
 import { resumeUpdate } from "../../../workflows/engine/messages.ts";
 import { openBed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed } from "./bed.ts";
@@ -23,7 +24,7 @@ import { addressesOf, expectSettledIn } from "./restored.ts";
 const all = CONTROL_PLANE_PHASES.slice(1, CONTROL_PLANE_PHASES.indexOf("CommitQuorum") + 1);
 /** An abort undoes all phases before its gate, so this one runs every undo. */
 const some: readonly (typeof all)[number][] = ["CommitQuorum"];
-const gates = process.env["REHOME_CHAOS"] === "all" ? all : some;
+const gates = isThorough ? all : some;
 
 describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNot})` : ""}`, () => {
   let bed: ControlPlaneBed;
@@ -85,26 +86,29 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     await expectSettledIn(bed, "seed-a");
   });
 
-  test("is undone where somebody else has made the destination's namespace, which stays", async () => {
-    const gate = "CopySecrets";
-    const move = await startTo(bed, "seed-b", { gates: [gate] });
-    await untilGate(move, gate);
-    const { api } = bed.testbed.seeds["seed-b"];
-    const path = `/api/v1/namespaces/${seedNamespace}`;
-    const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: seedNamespace } };
-    await api.json({ method: "POST", path: "/api/v1/namespaces", body });
-    await approve(move, gate);
-    expect((await failureOf(move.result())).message).toContain("is claimed by the move nobody");
-    expect(holderOf(await api.json<KubeObject>({ path }))).toBeUndefined();
-    await api.json({ method: "DELETE", path });
-    await pollUntil("it is gone", async () => (await api.find({ path })) === undefined || "still there", {
-      everyMs: 100,
-      deadlineMs: 60_000,
-    });
-    await expectSettledIn(bed, "seed-a");
-  });
+  test.runIf(isThorough)(
+    "is undone where somebody else has made the destination's namespace, which stays",
+    async () => {
+      const gate = "CopySecrets";
+      const move = await startTo(bed, "seed-b", { gates: [gate] });
+      await untilGate(move, gate);
+      const { api } = bed.testbed.seeds["seed-b"];
+      const path = `/api/v1/namespaces/${seedNamespace}`;
+      const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: seedNamespace } };
+      await api.json({ method: "POST", path: "/api/v1/namespaces", body });
+      await approve(move, gate);
+      expect((await failureOf(move.result())).message).toContain("is claimed by the move nobody");
+      expect(holderOf(await api.json<KubeObject>({ path }))).toBeUndefined();
+      await api.json({ method: "DELETE", path });
+      await pollUntil("it is gone", async () => (await api.find({ path })) === undefined || "still there", {
+        everyMs: 100,
+        deadlineMs: 60_000,
+      });
+      await expectSettledIn(bed, "seed-a");
+    },
+  );
 
-  test("is undone only when the claim that somebody has taken away is back", async () => {
+  test.runIf(isThorough)("is undone only when the claim that somebody has taken away is back", async () => {
     const gate = "JoinDestinationPeers";
     const move = await startTo(bed, "seed-b", { gates: [gate] });
     await untilGate(move, gate);
@@ -122,7 +126,7 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
     await expectSettledIn(bed, "seed-a");
   });
 
-  test("is not disturbed by attempts that nobody waits for any more", async () => {
+  test.runIf(isThorough)("is not disturbed by attempts that nobody waits for any more", async () => {
     const gate = "JoinDestinationPeers";
     const move = await startTo(bed, "seed-b", { gates: [gate] });
     await untilGate(move, gate);

@@ -22,6 +22,7 @@ import {
   untilPending,
   untilState,
 } from "../harness/moves.ts";
+import { isThorough } from "../harness/thorough.ts";
 import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed, SeedName } from "./bed.ts";
@@ -31,8 +32,6 @@ import type { ControlPlaneMove } from "./moves.ts";
 import { rulesBroken, watchQuorum } from "./quorum.ts";
 import type { QuorumWatch } from "./quorum.ts";
 import { apiAddress, expectSettledIn, membersOf } from "./restored.ts";
-
-const isThorough = process.env["REHOME_CHAOS"] === "all";
 
 describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNot})` : ""}`, () => {
   let bed: ControlPlaneBed;

@@ -21,6 +21,7 @@ import type { Move } from "../harness/moves.ts";
 import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 import { CONFIG_MAPS } from "../harness/objects.ts";
+import { isThorough } from "../harness/thorough.ts";
 import { makeWorker } from "../harness/worker.ts";
 import { WorkerPair } from "../harness/worker-pair.ts";
 import { rebirths } from "../harness/churn.ts";
@@ -139,12 +140,12 @@ const MOMENTS: readonly Moment[] = [
     sees: isFence,
   },
 ];
-/** `npm run chaos` strikes at every moment. Otherwise once in each phase, and in the cutover when kcp has been asked to cut. */
+/** A thorough run strikes at every moment. Otherwise once in each phase, and in the cutover when kcp has been asked to cut. */
 const some = MOMENTS.filter(
   ({ phase, sees }, i) =>
     sees === isCut || (phase !== "Cutover" && MOMENTS.findIndex((first) => first.phase === phase) === i),
 );
-const chosen = process.env["REHOME_CHAOS"] === "all" ? MOMENTS : some;
+const chosen = isThorough ? MOMENTS : some;
 /** As many as the moments of one phase, and as many again for those at which the activity had ended already. */
 const MOST_MOVES = 6;
 
