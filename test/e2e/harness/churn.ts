@@ -15,8 +15,8 @@ export interface Churn {
   expectKept(): Promise<void>;
 }
 
-/** Short beside a fence, and long enough to leave the machine to the move. */
-export const PAUSE_MS = 5;
+/** Short beside a fence, and long enough to leave the machine to the move, which has every revision to catch up with. */
+const PAUSE_MS = 20;
 /** No fence stands for so long. */
 const READ_FOR_MS = 120_000;
 const isSuccess = ({ status }: Answer) => status >= 200 && status <= 299;

@@ -3,7 +3,6 @@ import { expect } from "vitest";
 import { loadConfig } from "../../../sites/config.ts";
 import { SHARDS } from "./bed.ts";
 import type { Bed, ShardName } from "./bed.ts";
-import { PAUSE_MS } from "./churn.ts";
 import { CONFIG_MAPS, Objects, configMap } from "./objects.ts";
 import { serverAs } from "./robot.ts";
 import type { Tenant } from "./tenant.ts";
@@ -40,6 +39,8 @@ export function writeToBothShards(bed: Bed, { cluster, objects }: Tenant, token:
   };
 }
 
+/** Short beside a fence, and long enough to leave the machine to the move. */
+const PAUSE_MS = 5;
 let writers = 0;
 
 async function writeTo(
