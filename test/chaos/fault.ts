@@ -3,8 +3,11 @@ import type { WorkerPair } from "../e2e/harness/worker-pair.ts";
 
 /** A fault that has taken effect. */
 export interface Struck {
-  /** Ends it and waits until what it hit is well again. */
-  heal(): Promise<void>;
+  /**
+   * Ends it and waits until what it hit is well again.
+   * @returns `"missed"` when there was nothing for it to hit.
+   */
+  heal(): Promise<"missed" | void>;
 }
 
 /** What faults of every kind of move can strike. */
@@ -19,7 +22,7 @@ export interface Restartable {
 }
 
 /** Only what faults ask of a move. */
-export type StruckMove = Pick<WorkflowHandle, "describe">;
+export type StruckMove = Pick<WorkflowHandle, "describe" | "fetchHistory">;
 
 export interface Fault<P> {
   readonly name: string;
@@ -57,11 +60,12 @@ export const commonFaults: readonly Fault<Place>[] = [
     name: "worker frozen, wakes beside its successor",
     hidden: true,
     async strike({ workers }, move) {
-      const frozen = await workers.freeze();
+      const frozen = await workers.freeze(move);
       return {
         async heal() {
-          await workers.untilTakenOver(move);
-          frozen.thaw();
+          const isTakenOver = await frozen?.takenOver();
+          await frozen?.thaw();
+          return isTakenOver ? undefined : "missed";
         },
       };
     },
@@ -70,9 +74,14 @@ export const commonFaults: readonly Fault<Place>[] = [
     name: "worker frozen for 30 s",
     hidden: true,
     lastsMs: 30_000,
-    async strike({ workers }) {
-      const frozen = await workers.freeze();
-      return { heal: async () => frozen.thaw() };
+    async strike({ workers }, move) {
+      const frozen = await workers.freeze(move);
+      return {
+        async heal() {
+          await frozen?.thaw();
+          return frozen ? undefined : "missed";
+        },
+      };
     },
   },
   {

@@ -125,10 +125,10 @@ async function strikeMove<P extends Place>(
     const struckAt = Date.now();
     await delay(fault.lastsMs ?? 0);
     const healedAt = Date.now();
-    await struck.heal();
+    const healed = await struck.heal();
     await approved;
     const step = stepOf(await untilHeld(move), phase);
-    hits.set(phase, step !== undefined && wasRunning(step, struckAt, healedAt));
+    hits.set(phase, healed !== "missed" && step !== undefined && wasRunning(step, struckAt, healedAt));
   }
   const report = await reportOf(move, hits.has(PREFLIGHT));
   const { startedAt, endedAt } = await stateOf(move);

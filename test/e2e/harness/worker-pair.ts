@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
+import proto from "@temporalio/proto";
 import { pollUntil } from "../../../kubernetes/wait.ts";
-import { SEARCH_ATTRIBUTES } from "../../../workflows/engine/names.ts";
 import type { Server } from "../../../testbed/process.ts";
 import type { AnyMove } from "./moves.ts";
 import { makeWorker } from "./worker.ts";
@@ -8,7 +8,23 @@ import { makeWorker } from "./worker.ts";
 /** How long a zombie is left beside its successor at least: it writes at once if anything lets it. */
 const AWAKE_MS = 3_000;
 
-type Described = Awaited<ReturnType<AnyMove["describe"]>>;
+const AT_WORK_WITHIN_MS = 60_000;
+const TAKEN_OVER_WITHIN_MS = 120_000;
+const LOOK_EVERY_MS = 10;
+const STARTED = proto.temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED;
+
+type Watched = Pick<AnyMove, "describe" | "fetchHistory">;
+
+/** A worker that was stopped amid steps, beside its successor. */
+export interface Frozen {
+  /**
+   * Waits until the successor has begun one of those steps anew.
+   * @returns false when they had ended already.
+   */
+  takenOver(): Promise<boolean>;
+  /** Lets it go on where it was, as soon as its successor runs. */
+  thaw(): Promise<void>;
+}
 
 interface Zombie {
   readonly server: Server;
@@ -44,39 +60,33 @@ export class WorkerPair {
     return this.#current;
   }
 
-  /** Stops the worker as it stands, with all its connections and thoughts, and starts another. */
-  async freeze(): Promise<{ thaw(): void }> {
+  /**
+   * Stops the worker as it stands, with all its connections and thoughts, amid a step of this move, and starts another.
+   *
+   * @returns undefined when it has not been caught at work within a minute.
+   */
+  async freeze(move: Watched): Promise<Frozen | undefined> {
     const server = this.#current;
-    await server.freeze();
+    const held = await freezeAtWork(server, move);
+    if (held === undefined) return undefined;
     const zombie: Zombie = { server };
     this.#zombies.push(zombie);
-    this.#current = await makeWorker(this.#config);
-    await this.#current.start();
-    const thaw = () => {
-      zombie.awakeAt = performance.now();
-      server.thaw();
+    const successor = await makeWorker(this.#config);
+    this.#current = successor;
+    const started = successor.start();
+    // Told to whoever waits for it, below.
+    started.catch(() => undefined);
+    return {
+      async takenOver() {
+        await started;
+        return await tookOver(move, held, successor);
+      },
+      async thaw() {
+        await started;
+        zombie.awakeAt = performance.now();
+        server.thaw();
+      },
     };
-    return { thaw };
-  }
-
-  /** Waits until the new worker has begun a step that the frozen one had, or the move has got on without it. */
-  async untilTakenOver(move: Pick<AnyMove, "describe">): Promise<void> {
-    const mine = `${this.#current.pid}@`;
-    // Not by a query, which the server may still send to the worker that is frozen.
-    const before = phaseOf(await move.describe());
-    const look = async () => {
-      const described = await move.describe();
-      const { pendingActivities, pendingWorkflowTask } = described.raw;
-      const pending = pendingActivities ?? [];
-      if (pending.some(({ lastWorkerIdentity }) => lastWorkerIdentity?.startsWith(mine))) return true;
-      if (described.status.name !== "RUNNING" || phaseOf(described) !== before) return true;
-      // It waits for a person: no worker had anything to do, or the new one has done it already.
-      if (pending.length === 0 && !pendingWorkflowTask) return true;
-      return pending
-        .map(({ activityType, lastWorkerIdentity }) => `${activityType?.name} by ${lastWorkerIdentity}`)
-        .join(", ");
-    };
-    await pollUntil("the new worker has taken over", look, { everyMs: 100, deadlineMs: 120_000 });
   }
 
   /** Ends the zombies, which have been awake beside the new worker until now. */
@@ -93,6 +103,63 @@ export class WorkerPair {
   }
 }
 
-function phaseOf({ typedSearchAttributes }: Described): string | undefined {
-  return typedSearchAttributes.get(SEARCH_ATTRIBUTES.phase);
+function isOf({ pid }: Server, { lastWorkerIdentity }: { lastWorkerIdentity?: string | null }): boolean {
+  return lastWorkerIdentity?.startsWith(`${pid}@`) === true;
+}
+
+/** @returns the ids of the activities whose attempts the frozen worker has; undefined, and it runs on, when there are none. */
+async function freezeAtWork(server: Server, move: Watched): Promise<string[] | undefined> {
+  const held = async () => {
+    const { pendingActivities } = (await move.describe()).raw;
+    return (pendingActivities ?? [])
+      .filter((pending) => pending.state === STARTED && isOf(server, pending))
+      .map(({ activityId }) => activityId!);
+  };
+  const end = performance.now() + AT_WORK_WITHIN_MS;
+  while (performance.now() < end) {
+    if ((await held()).length > 0) {
+      await server.freeze();
+      const ids = await held();
+      if (ids.length > 0) return ids;
+      server.thaw();
+    }
+    await delay(LOOK_EVERY_MS);
+  }
+  return undefined;
+}
+
+/**
+ * Waits until one of these activities has an attempt of the successor's.
+ *
+ * @returns false when they have all ended without: what the frozen worker last said was on its way.
+ */
+async function tookOver(move: Watched, held: readonly string[], successor: Server): Promise<boolean> {
+  let hasEnded = false;
+  const look = async () => {
+    // Not by a query, which the server may still send to the worker that is frozen.
+    const { pendingActivities } = (await move.describe()).raw;
+    const left = (pendingActivities ?? []).filter(({ activityId }) => held.includes(activityId!));
+    hasEnded = left.length === 0;
+    if (hasEnded || left.some((pending) => isOf(successor, pending))) return true;
+    return left.map(({ activityType }) => activityType?.name).join(", ");
+  };
+  await pollUntil("the new worker has taken over", look, {
+    everyMs: LOOK_EVERY_MS,
+    deadlineMs: TAKEN_OVER_WITHIN_MS,
+  });
+  if (!hasEnded) return true;
+  const { events } = await move.fetchHistory();
+  const ids = new Set(
+    (events ?? [])
+      .filter(({ activityTaskScheduledEventAttributes: scheduled }) =>
+        held.includes(scheduled?.activityId ?? ""),
+      )
+      .map(({ eventId }) => String(eventId)),
+  );
+  return (events ?? []).some(
+    ({ activityTaskStartedEventAttributes: started }) =>
+      started &&
+      ids.has(String(started.scheduledEventId)) &&
+      started.identity?.startsWith(`${successor.pid}@`),
+  );
 }
