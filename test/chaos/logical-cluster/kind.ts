@@ -10,11 +10,11 @@ import type { ClientsResult } from "../../../testbed/workload/result.ts";
 import { TASK_QUEUE } from "../../../workflows/engine/names.ts";
 import { PREFLIGHT } from "../../../workflows/engine/state.ts";
 import { tracesOf } from "../../e2e/harness/aftermath.ts";
-import { earlierCutovers } from "../../e2e/clients/cutovers.ts";
 import { other } from "../../e2e/harness/bed.ts";
+import { FenceLog } from "../../e2e/harness/fence-log.ts";
+import type { Span } from "../../e2e/harness/fence-log.ts";
 import { carriedOver, ofBystanders } from "../../e2e/harness/keys.ts";
 import { IMPATIENT } from "../../e2e/harness/moves.ts";
-import type { Move } from "../../e2e/harness/moves.ts";
 import type { Kind, Round } from "../kind.ts";
 import { ChaosBed } from "./bed.ts";
 import { faults } from "./faults.ts";
@@ -40,6 +40,8 @@ async function begin(bed: ChaosBed): Promise<Round> {
   const resting = await carriedOver(bed.store(bed.shard), cluster);
   const beside = await ofBystanders(bed, bed.bystanders);
   if (resting.size < filling.objects.length) throw new Error(`only ${resting.size} keys of ${cluster}`);
+  const fences = await FenceLog.start(bed.store("root"));
+  const from = Date.now();
   const clients = await Clients.start({
     kubeconfig: bed.testbed.kcp.frontProxy.kubeconfig,
     workspace,
@@ -47,7 +49,6 @@ async function begin(bed: ChaosBed): Promise<Round> {
     namespace: `clients-${randomBytes(4).toString("hex")}`,
   });
   await delay(AROUND_MS);
-  let started: Move;
   return {
     async start(gates) {
       const input = {
@@ -57,27 +58,23 @@ async function begin(bed: ChaosBed): Promise<Round> {
         timeouts: IMPATIENT,
         gates,
       };
-      started = await bed.client.workflow.start("logicalClusterMigration", {
+      return await bed.client.workflow.start("logicalClusterMigration", {
         taskQueue: TASK_QUEUE,
         workflowId: `chaos-${randomUUID()}`,
         args: [input],
       });
-      return started;
     },
     async conclude(report, hidden) {
       const move = report as MoveReport | undefined;
       if (move !== undefined) bed.shard = other(bed.shard);
       await delay(AROUND_MS);
-      // An attempt of the cutover that came back has cut off what was under way, as the last one does.
-      const cameBack = await earlierCutovers(started);
       const result = await conclude(clients, workspace, move && fenceOf(move));
-      const failed = result.failedCalls.filter(
-        ({ startedAt, endedAt }) =>
-          !cameBack.some(({ from, until }) => startedAt <= until && endedAt >= from),
-      );
+      await using seen = fences;
+      // One that came back, or was given up, has cut off what was under way, as the last one does.
+      const earlier = () => seen.spans(cluster, { from, until: move?.switched?.fenceAt ?? Date.now() });
       return [
         ...brokenPromises(result),
-        ...(hidden && fence === "migration" ? failed.map(({ words }) => `failed: ${words}`) : []),
+        ...(hidden && fence === "migration" ? unexplained(result, earlier()) : []),
         ...(move === undefined ? [] : defectsOf(move)),
         ...(await tracesOf(bed, cluster, bed.shard)).map((trace) => `left behind: ${trace}`),
         ...unlike(resting.keys(), resting, await carriedOver(bed.store(bed.shard), cluster)),
@@ -85,6 +82,15 @@ async function begin(bed: ChaosBed): Promise<Round> {
       ];
     },
   };
+}
+
+/** Requests that failed, but for those that an earlier fence than the reported one cut off. */
+function unexplained({ failedCalls }: ClientsResult, earlier: readonly Span[]): string[] {
+  return failedCalls
+    .filter(
+      ({ startedAt, endedAt }) => !earlier.some(({ from, until }) => startedAt <= until && endedAt >= from),
+    )
+    .map(({ words }) => `failed: ${words}`);
 }
 
 async function touchedBeside(bed: ChaosBed, before: ReadonlyMap<string, string>): Promise<string[]> {

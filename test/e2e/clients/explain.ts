@@ -1,5 +1,5 @@
 import type { MoveReport } from "../../../activities/logical-cluster/types.ts";
-import type { Span } from "./cutovers.ts";
+import type { Span } from "../harness/fence-log.ts";
 import type { ClientsReport, Failure } from "./program.ts";
 
 /** A move as the clients must know it. */
@@ -7,7 +7,7 @@ export interface Moved {
   readonly report: MoveReport;
   /** From before its start until after its end. */
   readonly whole: Span;
-  /** Cutovers, or attempts of one, that have opened the origin again. */
+  /** Fences of cutovers, or of attempts of one, that have opened the origin again. */
   readonly cameBack: readonly Span[];
 }
 

@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Workspace } from "../../../testbed/workspaces.ts";
 import { Bed } from "../harness/bed.ts";
+import { FenceLog } from "../harness/fence-log.ts";
 import { startMove } from "../harness/moves.ts";
-import { earlierCutovers } from "./cutovers.ts";
 import { explain } from "./explain.ts";
 import type { Explained, Moved } from "./explain.ts";
 import { Clients } from "./program.ts";
@@ -26,8 +26,10 @@ let bed: Bed;
 let folder: string;
 let workspace: Workspace;
 let clients: Clients;
+let fences: FenceLog;
 beforeAll(async () => {
   bed = await Bed.open();
+  fences = await FenceLog.start(bed.store("root"));
   folder = await mkdtemp(join(tmpdir(), "rehome-clients-"));
   const provider = await makeProviderOfStatus(bed, "root");
   workspace = await makeConsumer(bed, "root", provider);
@@ -42,6 +44,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   clients?.kill();
+  await fences?.[Symbol.asyncDispose]();
   await bed?.close();
   await rm(folder, { recursive: true, force: true });
 });
@@ -61,7 +64,7 @@ async function moveBackAndForth(): Promise<Moved[]> {
     await clients.mark(`fence ${number}`, report.switched!.fencedAt);
     // A controller that has met conflicts takes its time: it is to work in every move.
     await clients.untilServed();
-    const cameBack = await earlierCutovers(move);
+    const cameBack = fences.spans(workspace.cluster, { from, until: report.switched!.fenceAt });
     moves.push({ report, cameBack, whole: { from, until: Date.now() } });
   }
   return moves;
