@@ -1,7 +1,8 @@
 import { copySnapshot } from "../etcd/copy.ts";
 import { Store } from "../etcd/store.ts";
 import type { StoreOptions } from "../etcd/store.ts";
-import { pulse, writePosition } from "../etcd/tail.ts";
+import { writePosition } from "../etcd/position.ts";
+import { pulse } from "../etcd/tail.ts";
 import { Token } from "../etcd/token.ts";
 import { rangesOnEitherSide } from "../etcd/verify.ts";
 import { Writer } from "../etcd/writer.ts";

@@ -9,7 +9,7 @@ import { chunksOf } from "./store.ts";
 import type { Store } from "./store.ts";
 import { changesIn } from "./history.ts";
 import type { Period } from "./history.ts";
-import { readPosition } from "./tail.ts";
+import { readPosition } from "./position.ts";
 import { forEachConcurrently } from "./writer.ts";
 
 export interface FamilyProof {

@@ -6,8 +6,9 @@ import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { allRangesOf, rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
-import type { Entry } from "../../etcd/store.ts";
-import { pulse, readPosition, settlePosition, tail, writePosition } from "../../etcd/tail.ts";
+import type { Entry, Store } from "../../etcd/store.ts";
+import { readPosition, settlePosition, writePosition } from "../../etcd/position.ts";
+import { pulse, tail } from "../../etcd/tail.ts";
 import { countKeys, verify } from "../../etcd/verify.ts";
 import { pastDeletions, watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
@@ -67,6 +68,91 @@ class RecordingWriter extends Writer {
       await this.#before?.(key);
     }
     return await super.apply(...call);
+  }
+}
+
+const BUSY = `${PREFIX}/core/configmaps/${CLUSTER}/default/busy-`;
+
+/** A copied cluster whose origin has changed since: many updates of few objects, and one that is made and deleted between. */
+async function busyOrigin() {
+  const names = Array.from({ length: 8 }, (_, i) => `${BUSY}${i}`);
+  await fill(
+    stores.origin,
+    names.map((key) => [key, "0"] as const),
+  );
+  const move = await startMove(stores, CLUSTER);
+  await raiseRevision(move.destination, (await stores.origin.head()) + 100n, { signal: never });
+  await copyAll(move);
+  const write = async (key: string, value: string) =>
+    await stores.origin.transact([], [value === "-" ? remove(key) : put(key, value)]);
+  const updates = Array.from({ length: 40 }, (_, i) => [names[i % names.length]!, String(i + 1)] as const);
+  const between = [
+    [names[5]!, "101"],
+    [`${BUSY}new`, "1"],
+    [`${BUSY}new`, "2"],
+    [names[5]!, "-"],
+    [names[5]!, "102"],
+    [`${BUSY}new`, "-"],
+  ] as const;
+  const all = [
+    ...updates,
+    ...between,
+    ...updates.map(([key, value]) => [key, String(Number(value) + 200)] as const),
+  ];
+  for (const [key, value] of all) await write(key, value);
+  return { move, made: all.length };
+}
+
+async function ofCluster(store: Store): Promise<[string, string][]> {
+  return [...(await dump(store))].filter(([key]) => key.includes(`/${CLUSTER}/`));
+}
+
+/** What has become of the cluster's keys at the destination, in order: `<key>=<value>`, the value of a deletion is `-`. */
+async function historyOf(from: bigint): Promise<string[]> {
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const { revision } = await stores.destination.transact([], [put(`${PREFIX}.rehome/end`, "")]);
+  const range = { start: `${PREFIX}.`, end: `${PREFIX}0` };
+  for await (const changes of watch(stores.destination, { range, from: from + 1n, signal: stop.signal })) {
+    for (const { type, entry } of changes) {
+      if (entry.modRevision >= revision) stop.abort();
+      const value = type === "Put" ? entry.value.toString() : "-";
+      if (entry.key.startsWith(BUSY)) seen.push(`${entry.key}=${value}`);
+    }
+  }
+  return seen;
+}
+
+/** No object goes back, and none is written twice. */
+function expectForward(seen: readonly string[]): void {
+  const latest = new Map<string, number>();
+  for (const [key, value] of seen.map((words) => words.split("=") as [string, string])) {
+    if (value === "-") continue;
+    expect(Number(value)).toBeGreaterThan(latest.get(key) ?? 0);
+    latest.set(key, Number(value));
+  }
+}
+
+/** Dies of one of its transactions, and all those of its own that are under way beside it go on, as they would. */
+class DyingWriter extends RecordingWriter {
+  readonly #at: number;
+  readonly #when: "before" | "after";
+
+  constructor(origin: Token, destination: Token, at: number, when: "before" | "after") {
+    super(origin, destination);
+    this.#at = at;
+    this.#when = when;
+  }
+
+  override async apply(...call: Parameters<Writer["apply"]>) {
+    const isLast = this.calls.length === this.#at;
+    if (this.calls.length > this.#at || (isLast && this.#when === "before")) {
+      this.calls.push(async () => await super.apply(...call));
+      throw new Error("the worker has died");
+    }
+    const answer = await super.apply(...call);
+    if (isLast) throw new Error("the worker has died");
+    return answer;
   }
 }
 
@@ -268,6 +354,57 @@ describe("following changes", () => {
     expect(revisions.every((at) => at > revision)).toBe(true);
     expect((await dump(stores.destination)).has(`${PREFIX}/core/configmaps/other/${CLUSTER}/cm`)).toBe(false);
   });
+
+  it("carries updates over side by side, of each key the last, and nothing else out of order", async () => {
+    const { made, move } = await busyOrigin();
+    const before = await stores.destination.head();
+    const writer = new RecordingWriter(move.origin, move.destination);
+    const until = await pulse(move.origin);
+    const { changes } = await tail(stores.origin, writer, { cluster: CLUSTER, signal: never, until });
+    expect(changes).toBe(made);
+    const end = await ofCluster(stores.destination);
+    expect(end).toEqual(await ofCluster(stores.origin));
+    const seen = await historyOf(before);
+    expect(seen.slice(0, 8).toSorted()).toEqual(
+      ["0=33", "1=34", "2=35", "3=36", "4=37", "5=101", "6=39", "7=40"].map((words) => BUSY + words),
+    );
+    const inOrder = ["new=1", "new=2", "5=-", "5=102", "new=-"];
+    expect(seen.slice(8, 13)).toEqual(inOrder.map((words) => BUSY + words));
+    expect(seen).toHaveLength(8 + 5 + 8);
+    // Etcd's client may repeat a transaction whose answer was lost.
+    await Promise.all(writer.calls.map(async (again) => await again()));
+    expect(await ofCluster(stores.destination)).toEqual(end);
+  });
+
+  it.each(["before", "after"] as const)(
+    "goes on where an attempt died side by side, %s any of its transactions was made",
+    async (when) => {
+      for (let call = 0, died = true; died; call++) {
+        await stores.wipe();
+        const { move } = await busyOrigin();
+        const before = await stores.destination.head();
+        const until = await pulse(move.origin);
+        const dying = new DyingWriter(move.origin, move.destination, call, when);
+        const options = { cluster: CLUSTER, signal: never, until };
+        died = await tail(stores.origin, dying, options).then(
+          () => false,
+          () => true,
+        );
+        // What is recorded is a proof, in the middle too.
+        const proof = { cluster: CLUSTER, signal: never, allowed: nothingAllowed };
+        expect(await verify(stores.origin, stores.destination, proof)).toMatchObject({ unequal: 0 });
+        const successor = await startMove(stores, CLUSTER);
+        const later = { ...options, until: await pulse(successor.origin) };
+        await tail(stores.origin, successor.writer, later);
+        expect(await ofCluster(stores.destination)).toEqual(await ofCluster(stores.origin));
+        expectForward(await historyOf(before));
+        // One that was given up and wakes up again.
+        const after = await dump(stores.destination);
+        await Promise.all(dying.calls.map(async (again) => await again().catch(() => undefined)));
+        expect(await dump(stores.destination)).toEqual(after);
+      }
+    },
+  );
 
   it("leaves out the families that wait, and tells from where they may be read", async () => {
     const { ours } = tenants(5);

@@ -1,0 +1,48 @@
+import { ownKeys } from "./keys.ts";
+import { put } from "./store.ts";
+import type { Store } from "./store.ts";
+import type { Token } from "./token.ts";
+
+/** How far the destination has come, as its own store holds it. */
+export interface Position {
+  /** The destination at `revision` equals the origin at `position`. */
+  readonly position: bigint;
+  readonly revision: bigint;
+  /** Of the updates between `position` and this one, which are carried over side by side, some may be there already. */
+  readonly until?: bigint;
+}
+
+const BETWEEN = ">";
+
+/** What is stored: `<position>`, or `<position>><until>` while updates are carried over side by side. */
+export function positionText(position: bigint, until?: bigint): string {
+  return until === undefined ? String(position) : `${position}${BETWEEN}${until}`;
+}
+
+/** Written in the same transactions as the changes. Undefined before the first copy is complete. */
+export async function readPosition(destination: Store, cluster: string): Promise<Position | undefined> {
+  const { entry, revision } = await destination.get(ownKeys(destination.prefix, cluster).cursor);
+  if (!entry) return undefined;
+  const [position, until] = entry.value.toString().split(BETWEEN).map(BigInt);
+  // Both sides were equal when the side by side began, and will be when it is done.
+  return until === undefined
+    ? { position: position!, revision }
+    : { position: position!, revision: entry.modRevision, until };
+}
+
+/**
+ * What a tail that was stopped has reached: all of `until`, and what came by until it ended.
+ * @returns the position, recorded also where nothing of ours has changed since the one before.
+ */
+export async function settlePosition(destination: Token, until: bigint): Promise<bigint> {
+  const recorded = (await readPosition(destination.store, destination.cluster))?.position ?? 0n;
+  if (recorded >= until) return recorded;
+  await writePosition(destination, until);
+  return until;
+}
+
+/** Records that the destination equals the origin at `position`. */
+export async function writePosition(destination: Token, position: bigint): Promise<void> {
+  const { cursor } = ownKeys(destination.store.prefix, destination.cluster);
+  await destination.transact([], [put(cursor, positionText(position))]);
+}
