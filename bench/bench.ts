@@ -30,3 +30,19 @@ export function inTurns<T>(items: readonly T[], round: number): T[] {
 export function tell(line: string): void {
   console.error(`  ${line}`);
 }
+
+/**
+ * What rehome reaches beside each of the others, in the same round.
+ * @param rates the higher, the better
+ * @param nameOf the metric, of the other's sample
+ */
+export function besideOthers(rates: readonly Sample[], nameOf: (other: Sample) => string): Sample[] {
+  return rates.flatMap((other) => {
+    const ours = rates.find(
+      ({ system, metric, size }) => system === "rehome" && metric === other.metric && size === other.size,
+    );
+    if (ours === undefined || ours === other) return [];
+    const value = Number((ours.value / other.value).toFixed(2));
+    return [{ system: "rehome", size: other.size, metric: nameOf(other), unit: "times its rate", value }];
+  });
+}

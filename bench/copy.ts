@@ -1,37 +1,25 @@
-import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { prefixRange } from "../etcd/keys.ts";
 import { Store } from "../etcd/store.ts";
-import type { StoreOptions } from "../etcd/store.ts";
 import { IN_FLIGHT } from "../etcd/pace.ts";
-import type { ClientTls } from "../testbed/certificates.ts";
-import { startEtcd } from "../testbed/etcd.ts";
 import { findProgram } from "../testbed/programs/find.ts";
-import { inTurns, tell } from "./bench.ts";
+import { besideOthers, inTurns, tell } from "./bench.ts";
 import type { Bench, Round } from "./bench.ts";
 import { CLUSTER, KEY_BYTES, VALUE_BYTES, fillCluster } from "./copy-data.ts";
 import type { CopyAccount, CopyOrder } from "./copy-worker.ts";
 import type { Sample } from "./results.ts";
+import { PREFIX, clientFlags, mirrorUntil, startSide } from "./sides.ts";
+import type { Side } from "./sides.ts";
 
 const run = promisify(execFile);
 
-const PREFIX = "/registry";
 /** Above it rehome is measured alone, and once: make-mirror would take hours. */
 const LARGEST_FOR_PEERS = 100_000;
 const MEMORY_EVERY = 100_000;
-const LOOK_EVERY_MS = 200;
 const MIB = 2 ** 20;
-
-/** One etcd with TLS, as a shard has it. */
-interface Side {
-  readonly options: StoreOptions & { readonly tls: ClientTls };
-  readonly endpoint: string;
-  stop(): Promise<void>;
-}
 
 interface Copy {
   readonly dir: string;
@@ -79,16 +67,11 @@ async function measure({ dir, number }: Round, size: number): Promise<Sample[]> 
         await destination.stop();
       }
     }
-    return [...samples, ...ratios(samples)];
+    const rates = samples.filter(({ metric }) => metric === rateMetric);
+    return [...samples, ...besideOthers(rates, ({ system }) => `beside ${system}`)];
   } finally {
     await origin.stop();
   }
-}
-
-async function startSide(dir: string, name: string): Promise<Side> {
-  const { endpoint, tls, server } = await startEtcd({ dir, name, tls: true });
-  const options = { name: `etcd of ${name}`, endpoints: [endpoint], prefix: PREFIX, tls: tls! };
-  return { options, endpoint, stop: async () => await server.stop() };
 }
 
 const rateMetric = "rate";
@@ -96,21 +79,6 @@ const rateMetric = "rate";
 function rate(system: System, size: number, perSecond: number): Sample {
   tell(`${system}: ${Math.round(perSecond)} keys/s`);
   return { system, size, metric: rateMetric, unit: "keys/s", value: Math.round(perSecond) };
-}
-
-/** What rehome reaches beside each of the others, in the same round. */
-function ratios(samples: readonly Sample[]): Sample[] {
-  const rates = samples.filter(({ metric }) => metric === rateMetric);
-  const ours = rates.find(({ system }) => system === "rehome");
-  return rates
-    .filter((other) => ours !== undefined && other !== ours)
-    .map(({ system, size, value }) => ({
-      system: "rehome",
-      size,
-      metric: `beside ${system}`,
-      unit: "times its rate",
-      value: Number((ours!.value / value).toFixed(2)),
-    }));
 }
 
 async function copyWithRehome({ size, origin, destination }: Copy): Promise<Sample[]> {
@@ -145,37 +113,10 @@ async function workerFlags(): Promise<string[]> {
   return scripts.worker.match(/--max-[a-z-]+=\d+/g) ?? [];
 }
 
-/** It goes on for ever, so the destination is asked until it has all keys. */
 async function copyWithMakeMirror({ size, origin, destination }: Copy): Promise<Sample[]> {
-  const { ca, cert, key } = destination.options.tls;
-  const mirror = spawn(
-    await findProgram("etcdctl"),
-    [
-      ...clientFlags(origin),
-      "make-mirror",
-      `--prefix=${PREFIX}/`,
-      "--dest-insecure-transport=false",
-      `--dest-cacert=${ca}`,
-      `--dest-cert=${cert}`,
-      `--dest-key=${key}`,
-      destination.endpoint,
-    ],
-    { stdio: "ignore" },
-  );
-  const begun = performance.now();
-  const ended = once(mirror, "exit");
-  const store = new Store(destination.options);
-  try {
-    while ((await store.count(prefixRange(`${PREFIX}/`))) < size) {
-      if (mirror.exitCode !== null) throw new Error(`make-mirror ended with ${mirror.exitCode}`);
-      await delay(LOOK_EVERY_MS);
-    }
-    return [rate("etcdctl make-mirror", size, (1000 * size) / (performance.now() - begun))];
-  } finally {
-    store.close();
-    mirror.kill("SIGKILL");
-    await ended;
-  }
+  const isThere = async (store: Store) => (await store.count(prefixRange(`${PREFIX}/`))) >= size;
+  const ms = await mirrorUntil({ origin, destination, isThere });
+  return [rate("etcdctl make-mirror", size, (1000 * size) / ms)];
 }
 
 /** As many clients as rehome has transactions in flight, and one put of the same size in each transaction. */
@@ -194,8 +135,4 @@ async function putWithBenchmark({ size, destination }: Copy): Promise<Sample[]> 
   const perSecond = /Requests\/sec:\s*([\d.]+)/.exec(stdout)?.[1];
   if (perSecond === undefined) throw new Error(`etcd-benchmark told no rate:\n${stdout}`);
   return [rate("etcd-benchmark txn-put", size, Number(perSecond))];
-}
-
-function clientFlags({ endpoint, options: { tls } }: Side): string[] {
-  return [`--endpoints=${endpoint}`, `--cacert=${tls.ca}`, `--cert=${tls.cert}`, `--key=${tls.key}`];
 }

@@ -6,6 +6,7 @@ import type { Results, Row } from "./results.ts";
 const sizes: Readonly<Record<string, string>> = {
   outage: "objects",
   copy: "keys",
+  tail: "ms to the destination",
   scan: "keys on the shard",
   history: "objects",
   bystanders: "objects that move",

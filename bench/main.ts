@@ -15,10 +15,12 @@ import { plotOf } from "./plot.ts";
 import { lines, resultsOf, save } from "./results.ts";
 import type { Sample } from "./results.ts";
 import { scan } from "./scan.ts";
+import { tail } from "./tail.ts";
 
 const benches: Readonly<Record<string, Bench>> = {
   outage,
   copy,
+  tail,
   scan,
   history,
   bystanders,

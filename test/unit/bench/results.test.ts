@@ -9,7 +9,7 @@ import type { Results, Row } from "../../../bench/results.ts";
 
 const folder = join(import.meta.dirname, "../../..", "bench/results");
 const page = readFileSync(join(import.meta.dirname, "../../..", "docs/benchmarks.md"), "utf8");
-const names = ["outage", "copy", "scan", "history", "bystanders", "control-plane"];
+const names = ["outage", "copy", "tail", "scan", "history", "bystanders", "control-plane"];
 
 /** The formatter pads the cells of tables. */
 const squeezed = (text: string) => text.replaceAll(/ +/g, " ").replaceAll(/-{3,}/g, "---");
