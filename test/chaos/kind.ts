@@ -22,7 +22,13 @@ export interface Round {
    * Ends the clients and checks every invariant.
    * @param report of the move; undefined when it was refused, so that nothing may have changed.
    * @param hidden no request may have failed for the fault; see {@link Fault}.
-   * @returns what is broken, in words; empty when all holds.
    */
-  conclude(report: unknown, hidden: boolean): Promise<string[]>;
+  conclude(report: unknown, hidden: boolean): Promise<Conclusion>;
+}
+
+export interface Conclusion {
+  /** What is broken, in words; empty when all holds. */
+  readonly broken: readonly string[];
+  /** The longest that clients went without a success of some verb, beyond their usual interval. */
+  readonly longestGapMs: number;
 }

@@ -23,6 +23,8 @@ export interface Outcome {
   /** The workflow's id, which cells that shared the move have in common. */
   readonly move: string;
   readonly moveMs: number;
+  /** Of all faults of the move together. */
+  readonly longestGapMs: number;
   readonly broken: readonly string[];
 }
 
@@ -40,7 +42,7 @@ export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Pr
   const move = await round.start([]);
   const report = await move.result();
   const { steps } = await stateOf(move);
-  const broken = await round.conclude(report, true);
+  const { broken } = await round.conclude(report, true);
   if (broken.length > 0) throw new Error(`a move without faults: ${broken.join("; ")}`);
   return new Map(steps.map((step) => [step.name, (step.endedAt ?? 0) - (step.startedAt ?? 0)]));
 }
@@ -69,7 +71,7 @@ export async function strikeMoves<P extends Place>(
     const isHidden = left.every(({ fault }) => fault.hidden);
     // What a zombie does while it is awake must be seen too.
     await place.workers.bury();
-    const broken = await round.conclude(report, isHidden);
+    const { broken, longestGapMs } = await round.conclude(report, isHidden);
     const again: typeof left = [];
     for (const { misses, ...cell } of left) {
       const { phase, fault } = cell;
@@ -79,7 +81,17 @@ export async function strikeMoves<P extends Place>(
         continue;
       }
       const refused = report === undefined && hit === true;
-      outcomes.push({ phase, fault: fault.name, hit: hit === true, misses, refused, move, moveMs, broken });
+      outcomes.push({
+        phase,
+        fault: fault.name,
+        hit: hit === true,
+        misses,
+        refused,
+        move,
+        moveMs,
+        longestGapMs,
+        broken,
+      });
     }
     left = again;
   }

@@ -1,15 +1,16 @@
 import type { Outcome } from "./run.ts";
 
-const HEADINGS = ["phase", "fault", "result", "tries", "move s"] as const;
+const HEADINGS = ["phase", "fault", "result", "tries", "move s", "longest gap s"] as const;
 
 /** The outcomes as a table in Markdown. */
 export function tableOf(outcomes: readonly Outcome[]): string {
-  const rows = outcomes.map(({ phase, fault, misses, moveMs, ...outcome }) => [
+  const rows = outcomes.map(({ phase, fault, misses, moveMs, longestGapMs, ...outcome }) => [
     phase,
     fault,
     verdictOf(outcome),
     String(misses + 1),
     (moveMs / 1000).toFixed(1),
+    (longestGapMs / 1000).toFixed(1),
   ]);
   return [HEADINGS, HEADINGS.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }

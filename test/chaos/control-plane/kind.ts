@@ -56,13 +56,14 @@ async function begin(place: ControlPlanePlace): Promise<Round> {
       if (move !== undefined) place.here = otherSeed(here);
       const result = await clients.conclude();
       const problems = await quorum.problems();
-      return [
+      const broken = [
         ...brokenPromises(result),
         ...(hidden ? wordsOf(() => expectUnharmed(result)) : []),
         ...(hidden ? problems : rulesBroken(problems)),
         ...(move === undefined || move.verified ? [] : ["the move was not verified"]),
         ...(await expectSettledIn(bed, place.here).then(() => [], toWords)),
       ];
+      return { broken, longestGapMs: result.longestGapMs };
     },
   };
 }

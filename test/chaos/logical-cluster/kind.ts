@@ -72,7 +72,7 @@ async function begin(bed: ChaosBed): Promise<Round> {
       await using seen = fences;
       // One that came back, or was given up, has cut off what was under way, as the last one does.
       const earlier = () => seen.spans(cluster, { from, until: move?.switched?.fenceAt ?? Date.now() });
-      return [
+      const broken = [
         ...brokenPromises(result),
         ...(hidden && fence === "migration" ? unexplained(result, earlier()) : []),
         ...(move === undefined ? [] : defectsOf(move)),
@@ -80,6 +80,8 @@ async function begin(bed: ChaosBed): Promise<Round> {
         ...unlike(resting.keys(), resting, await carriedOver(bed.store(bed.shard), cluster)),
         ...(await touchedBeside(bed, beside)),
       ];
+      const longestGapMs = Math.max(result.longestGapMs, result.longestCustomResourceGapMs);
+      return { broken, longestGapMs };
     },
   };
 }
