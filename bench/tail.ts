@@ -137,6 +137,7 @@ async function tailWithRehome({ origin, destination, from }: Tail): Promise<numb
     const { changes } = await follow(stores[0], new Writer(here!, there!), {
       cluster: CLUSTER,
       signal: new AbortController().signal,
+      isFree: () => true,
       until,
     });
     if (changes !== CHANGES) throw new Error(`rehome has carried ${changes} of ${CHANGES} changes over`);

@@ -1,9 +1,8 @@
 import { isCarried } from "./copy.ts";
 import { ownKeys, parseKey } from "./keys.ts";
 import type { Key } from "./keys.ts";
-import { IN_FLIGHT } from "./pace.ts";
 import { positionText, readPosition } from "./position.ts";
-import { chunksOf, put, when } from "./store.ts";
+import { put, when } from "./store.ts";
 import type { Condition, Entry, Store } from "./store.ts";
 import type { Change } from "./watch.ts";
 import { forEachConcurrently } from "./writer.ts";
@@ -22,6 +21,8 @@ export interface FollowOptions {
   readonly cluster: string;
   /** Which families to carry over; all when left out. */
   readonly includes?: (family: string) => boolean;
+  /** Whether an update of an object may be written before one that came earlier, of another object; of none when left out. */
+  readonly isFree?: (family: string, value: Buffer) => boolean;
   /** Whether {@link Follower.takeChanged} will be asked: the keys take memory, and a tail may go on for weeks. */
   readonly keepsKeys?: boolean;
   /** What has come in already is not applied any more when it fires. */
@@ -30,17 +31,20 @@ export interface FollowOptions {
 
 /** Revisions of other tenants after which the position is recorded although nothing of ours has changed. */
 const POSITION_EVERY = 2_000n;
-/** Updates that are carried over side by side: these wait for three round trips together, instead of one each. */
-const MOST_TOGETHER = 256;
+/** Updates that are carried over side by side: so few would wait for as many round trips as one after the other. */
+const FEWEST_TOGETHER = 4;
+/** A reader that is asked to stop waits for them. */
+const MOST_TOGETHER = 64;
+/** Of them, those under way: whoever watches the destination has to get through them as well. */
+const IN_FLIGHT = 16;
 
 /**
- * Applies the origin's changes to the destination, and moves the recorded position with them, so that none is applied twice or
- * left out, whatever crashes when.
+ * Applies the origin's changes to the destination, and moves the recorded position with them, so that none is left out and no
+ * object goes back, whatever crashes when.
  *
- * What is made or deleted goes in the origin's order, one by one, since others may depend on it: a garbage collector watches the
- * destination. What lies between, updates of objects that are there, depends on nothing: each resource has a watch of its own,
- * so nobody can rely on the order of two objects' updates. Those that have come in together are carried over side by side, of
- * each key the last one (docs/adr/0013-updates-side-by-side.md).
+ * Changes go in the origin's order, one by one, since controllers watch the destination. Between them, updates of different
+ * objects that depend on nothing are carried over side by side, where they have come in together
+ * (docs/adr/0013-updates-side-by-side.md).
  */
 export class Follower {
   readonly progress: TailProgress = { position: 0n, changes: 0, lagMs: undefined };
@@ -53,8 +57,8 @@ export class Follower {
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
   #storedText = "";
-  /** Came in and wait for each other. */
-  #waiting: Change[] = [];
+  /** Came in and wait for each other, by their keys. */
+  #waiting = new Map<Key, Change>();
   /** Up to here another attempt has begun to carry updates over side by side. */
   #begun: bigint | undefined;
 
@@ -82,23 +86,25 @@ export class Follower {
     let reached = this.progress.position;
     for (const [index, change] of changes.entries()) {
       if (this.#options.signal.aborted) return;
-      const { modRevision } = change.entry;
+      const { key, modRevision } = change.entry;
       const isFirst = changes[index - 1]?.entry.modRevision !== modRevision;
       const isLast = changes[index + 1]?.entry.modRevision !== modRevision;
       // The position counts whole revisions, and one may hold several changes.
       reached = isLast ? modRevision : modRevision - 1n;
+      const family = this.#familyOf(change);
       if (this.#begun !== undefined) {
-        if (this.#isOurs(change)) this.#waiting.push(change);
+        if (family !== undefined) this.#waiting.set(key, change);
         if (reached >= this.#begun) await this.#finish(this.#begun);
-      } else if (!this.#isOurs(change)) {
+      } else if (family === undefined) {
         if (this.#isPulse(change)) await this.#pass(change);
-      } else if (isUpdate(change) && isFirst && isLast) {
-        this.#waiting.push(change);
-        if (this.#waiting.length === MOST_TOGETHER) await this.#flush();
+        // The last of a revision whose others were ours: what expires together may belong to many clusters.
+        if (isLast && !isFirst && this.#stored === modRevision - 1n) await this.#apply(undefined, reached);
+      } else if (isFirst && isLast && this.#isFree(family, change)) {
+        if (this.#waiting.has(key) || this.#waiting.size === MOST_TOGETHER) await this.#flush();
+        this.#waiting.set(key, change);
       } else {
         await this.#flush();
-        await this.#apply(writeOf(change), reached);
-        this.#count([change]);
+        await this.#carry(change, reached);
       }
     }
     if (this.#begun !== undefined) return;
@@ -114,11 +120,20 @@ export class Follower {
     return changed;
   }
 
-  #isOurs({ entry }: Change): boolean {
+  /** Undefined for what is not to be carried over. */
+  #familyOf({ entry }: Change): string | undefined {
     const { prefix } = this.#origin;
     const { cluster, includes = () => true } = this.#options;
     const parsed = parseKey(prefix, entry.key);
-    return parsed?.cluster === cluster && includes(parsed.family) && isCarried(prefix, cluster, entry.key);
+    const isOurs =
+      parsed?.cluster === cluster && includes(parsed.family) && isCarried(prefix, cluster, entry.key);
+    return isOurs ? parsed.family : undefined;
+  }
+
+  /** An object that is made may be what others depend on. */
+  #isFree(family: string, { type, entry }: Change): boolean {
+    const isUpdate = type === "Put" && entry.createRevision < entry.modRevision;
+    return isUpdate && this.#options.isFree?.(family, entry.value) === true;
   }
 
   #isPulse({ entry, type }: Change): boolean {
@@ -132,44 +147,52 @@ export class Follower {
   }
 
   async #flush(): Promise<void> {
-    const waiting = this.#waiting;
-    const last = waiting.at(-1);
-    if (last === undefined) return;
-    this.#waiting = [];
-    const until = last.entry.modRevision;
-    const writes = lastOfEach(waiting);
-    if (writes.length === 1) await this.#apply(writes[0], until);
-    else await this.#applyTogether(writes, until);
-    this.#count(waiting);
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    if (waiting.length >= FEWEST_TOGETHER) await this.#carryTogether(waiting);
+    else for (const change of waiting) await this.#carry(change, change.entry.modRevision);
   }
 
-  async #applyTogether(writes: readonly Write[], until: bigint): Promise<void> {
+  async #carry(change: Change, position: bigint): Promise<void> {
+    await this.#apply(writeOf(change), position);
+    this.#count([change]);
+  }
+
+  async #carryTogether(changes: readonly Change[]): Promise<void> {
+    const until = changes.at(-1)!.entry.modRevision;
     await this.#record(undefined, this.#stored, until);
-    await this.#write(writes);
+    await this.#write(changes, async () => false);
     await this.#apply(undefined, until);
+    this.#count(changes);
   }
 
   /** Does the rest of what another attempt has begun. What that one has done already is not done again. */
   async #finish(until: bigint): Promise<void> {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const writes of chunksOf(lastOfEach(waiting))) {
-      const there = await this.#writer.token.store.getMany(writes.map(({ key }) => key));
-      await this.#write(writes.filter(({ key, entry }) => !isDone(entry, there.get(key))));
-    }
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    const { store } = this.#writer.token;
+    await this.#write(waiting, async ({ key, entry }) => isDone(entry, (await store.get(key)).entry));
     await this.#apply(undefined, until);
     this.#begun = undefined;
     this.#count(waiting);
   }
 
   /** In no order. Once the position has moved on, none of them can take effect that was sent and not answered. */
-  async #write(writes: readonly Write[]): Promise<void> {
-    const { token } = this.#writer;
-    await forEachConcurrently(writes, IN_FLIGHT, async (write) => {
-      const { succeeded } = await token.pace.run(
-        async () => await this.#writer.apply(write, [this.#unmoved()]),
-      );
+  async #write(changes: readonly Change[], isDoneAlready: (write: Write) => Promise<boolean>): Promise<void> {
+    const { pace } = this.#writer.token;
+    let hasFailed = false;
+    const write = async (change: Change) => {
+      if (hasFailed || (await isDoneAlready(writeOf(change)))) return;
+      const { succeeded } = await this.#writer.apply(writeOf(change), [this.#unmoved()]);
       if (!succeeded) throw this.#moved();
+    };
+    await forEachConcurrently(changes, IN_FLIGHT, async (change) => {
+      await pace
+        .run(async () => await write(change))
+        .catch((error: unknown) => {
+          hasFailed = true;
+          throw error;
+        });
     });
   }
 
@@ -203,21 +226,12 @@ export class Follower {
   }
 }
 
-function isUpdate({ type, entry }: Change): boolean {
-  return type === "Put" && entry.createRevision < entry.modRevision;
-}
-
 function writeOf({ entry, type }: Change): Write {
   return { key: entry.key, entry: type === "Put" ? entry : undefined };
-}
-
-/** What the changes leave of each key. */
-function lastOfEach(changes: readonly Change[]): Write[] {
-  return [...new Map(changes.map((change) => [change.entry.key, writeOf(change)])).values()];
 }
 
 /** A lease is given anew, since one that has changed does not show. */
 function isDone(wanted: Entry | undefined, found: Entry | undefined): boolean {
   if (wanted === undefined || found === undefined) return wanted === found;
-  return wanted.lease === "0" && wanted.value.equals(found.value);
+  return wanted.lease === "0" && found.lease === "0" && wanted.value.equals(found.value);
 }

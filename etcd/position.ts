@@ -35,8 +35,13 @@ export async function readPosition(destination: Store, cluster: string): Promise
  * @returns the position, recorded also where nothing of ours has changed since the one before.
  */
 export async function settlePosition(destination: Token, until: bigint): Promise<bigint> {
-  const recorded = (await readPosition(destination.store, destination.cluster))?.position ?? 0n;
-  if (recorded >= until) return recorded;
+  const recorded = await readPosition(destination.store, destination.cluster);
+  if (recorded?.until !== undefined) {
+    throw new Error(
+      `${destination.store.name}: the tail has not ended: it is between ${recorded.position} and ${recorded.until}`,
+    );
+  }
+  if (recorded && recorded.position >= until) return recorded.position;
   await writePosition(destination, until);
   return until;
 }

@@ -8,11 +8,12 @@ import { fieldsOf } from "./protobuf-fields.ts";
 const MAGIC = Buffer.from("k8s\0");
 const ENCRYPTED = Buffer.from("k8s:enc:");
 const OWNER_REFERENCES = Buffer.from('"ownerReferences"');
+const DELETION_TIMESTAMP = Buffer.from('"deletionTimestamp"');
 
 /** Field numbers (apimachinery, runtime and meta/v1 generated.proto); `metadata` is the first field of every kind. */
 const UNKNOWN = { typeMeta: 1, raw: 2 };
 const METADATA = 1;
-const OBJECT_META = { uid: 5, owners: 13 };
+const OBJECT_META = { uid: 5, deletionTimestamp: 9, owners: 13 };
 const OWNER_UID = 4;
 
 /** `apiVersion` and `kind` of a stored object; undefined when it cannot be read, e.g. because it is encrypted. */
@@ -42,6 +43,16 @@ export function kinshipOf(value: Buffer): { uid: string; owners: string[] } | "h
   };
   const owners = (metadata?.ownerReferences ?? []).map(({ uid }) => uid ?? "");
   return owners.length > 0 ? { uid: metadata?.uid ?? "", owners } : undefined;
+}
+
+/** Whether an object can be read, and nobody has begun to delete it. One that only speaks of that in JSON counts as begun. */
+export function isPlain(value: Buffer): boolean {
+  if (!value.subarray(0, 4).equals(MAGIC)) {
+    return encryptionOf(value) === undefined && !value.includes(DELETION_TIMESTAMP);
+  }
+  const raw = first(value.subarray(4), UNKNOWN.raw);
+  const metadata = raw && first(raw, METADATA);
+  return metadata !== undefined && first(metadata, OBJECT_META.deletionTimestamp) === undefined;
 }
 
 function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } | undefined {

@@ -7,6 +7,7 @@ import { copySnapshot } from "../../etcd/copy.ts";
 import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
 import { readPosition, settlePosition } from "../../etcd/position.ts";
+import type { Position } from "../../etcd/position.ts";
 import { pulse, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
 import { changedKeys, rangesOnEitherSide, verify } from "../../etcd/verify.ts";
@@ -14,6 +15,7 @@ import { differingFields } from "../../kubernetes/differing-fields.ts";
 import { CutWatch } from "../../kubernetes/kcp/cut-watch.ts";
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
 import { isEarly, isLate } from "../../kubernetes/kcp/families.ts";
+import { dependsOnNothing } from "../../kubernetes/kcp/side-by-side.ts";
 import { withHealing, withoutFence } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
@@ -129,6 +131,7 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
   await using running = await startTail(session.from.store, session.writer, {
     cluster: input.cluster,
     keepsKeys: true,
+    isFree: dependsOnNothing,
     signal,
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
@@ -157,7 +160,13 @@ const kinship = ({ value }: Entry) => kinshipOf(value);
 async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
   const { from, to, cluster, writer } = session;
   const until = await pulse(session.origin);
-  await tail(from.store, writer, { cluster, signal, until, includes: isEarly });
+  await tail(from.store, writer, {
+    cluster,
+    signal,
+    until,
+    includes: isEarly,
+    isFree: dependsOnNothing,
+  });
   const revision = await settlePosition(session.destination, until);
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),
@@ -201,7 +210,7 @@ async function prepare(
     partsOf: differingFields,
   });
   if (late.unequal > 0) throw failure("NotVerified", late.samples.join("; "));
-  const recorded = (await readPosition(to.store, cluster))!;
+  const recorded = await settledPosition(session, running);
   await mustBeEqual(session, new Set([...changed, ...changedThere]), {
     origin: recorded.position,
     destination: recorded.revision,
@@ -211,6 +220,15 @@ async function prepare(
   await warmUpBriefly(session, recorded.revision, signal);
   const isLarge = ranges.reduce((sum, { keys }) => sum + keys, 0) > LARGE;
   return { ranges, isLarge, heal };
+}
+
+/** The position, at which the destination has all that anybody has written there up to now. */
+async function settledPosition({ to, origin, cluster }: Session, running: RunningTail): Promise<Position> {
+  for (;;) {
+    const recorded = (await readPosition(to.store, cluster))!;
+    if (recorded.until === undefined) return recorded;
+    await running.reach(await pulse(origin));
+  }
 }
 
 /** What anybody has written at the destination since Verify: beside the tail's writes there may be a stranger's. */

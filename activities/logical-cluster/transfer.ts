@@ -10,6 +10,7 @@ import { rangesOf } from "../../etcd/scan.ts";
 import { rangesOnEitherSide, verify } from "../../etcd/verify.ts";
 import { differingFields } from "../../kubernetes/differing-fields.ts";
 import { copyStages, isEarly } from "../../kubernetes/kcp/families.ts";
+import { dependsOnNothing } from "../../kubernetes/kcp/side-by-side.ts";
 import { Token } from "../../etcd/token.ts";
 import { kinshipOf } from "../../kubernetes/stored-object.ts";
 import { pause } from "../../kubernetes/wait.ts";
@@ -255,7 +256,7 @@ async function countAll(
 /** Tails; where the place in the origin's history has been compacted away, compares and repairs, and tails on. */
 async function tailOrCopy(session: Session, work: Work, until?: bigint): Promise<TailProgress> {
   const { from, to, cluster, writer } = session;
-  const options = { cluster, signal: work.signal, includes: isEarly };
+  const options = { cluster, signal: work.signal, includes: isEarly, isFree: dependsOnNothing };
   try {
     return await tail(from.store, writer, {
       ...options,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { encryptionOf, kinshipOf, typeOf } from "../../../kubernetes/stored-object.ts";
+import { encryptionOf, isPlain, kinshipOf, typeOf } from "../../../kubernetes/stored-object.ts";
 
 /** A length-delimited protobuf field. */
 function field(number: number, content: Buffer): Buffer {
@@ -57,6 +57,17 @@ describe("stored objects", () => {
       kind: "B",
     });
     expect(typeOf(Buffer.from("k8s:enc:aescbc:v1:key1:..."))).toBeUndefined();
+  });
+
+  it("tell whether they are being deleted", () => {
+    expect(isPlain(protobuf(owned))).toBe(true);
+    expect(isPlain(protobuf(Buffer.concat([owned, field(9, Buffer.from([8, 1]))])))).toBe(false);
+    expect(isPlain(Buffer.from('{"metadata":{"name":"x"}}'))).toBe(true);
+    const deleted = '{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}';
+    expect(isPlain(Buffer.from(deleted))).toBe(false);
+    // It cannot be seen.
+    expect(isPlain(Buffer.from("k8s:enc:aescbc:v1:key1:\0\x01"))).toBe(false);
+    expect(isPlain(Buffer.from("k8s\0\xff\xff\xff"))).toBe(false);
   });
 
   it("tell how they are encrypted", () => {
