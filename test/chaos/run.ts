@@ -35,7 +35,7 @@ export type Usual = ReadonlyMap<string, number>;
 const TRIES = 5;
 
 /** A phase that is usually over sooner is so before one has asked whether it has begun. */
-const SHORT_MS = 300;
+const SHORT_MS = 800;
 
 export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Promise<Usual> {
   const round = await kind.begin(place);
