@@ -130,8 +130,9 @@ async function strikeMove<P extends Place>(
       await place.workers.bury();
       approved = approve(move, phase);
       if (haste < 2) await approved;
-      if (haste < 1) await untilState(move, (state) => (stepOf(state, phase)?.runs ?? 0) > 0);
     }
+    // Before the first of all phases there is nothing to strike.
+    if (haste < 1 || phase === PREFLIGHT) await untilBegun(move, phase);
     if (haste < 1) await delay(momentMs);
     const struck = await fault.strike(place, move);
     const struckAt = Date.now();
@@ -162,6 +163,10 @@ async function reportOf(move: WorkflowHandle, mayRefuse: boolean): Promise<unkno
     if (mayRefuse && type === "Refused" && details?.phase === PREFLIGHT) return undefined;
     throw new Error(`the move failed with ${type} in ${details?.phase}: ${message}`);
   }
+}
+
+async function untilBegun(move: WorkflowHandle, phase: string): Promise<void> {
+  await untilState(move, (state) => (stepOf(state, phase)?.runs ?? 0) > 0);
 }
 
 /** Waits until the move stands before its next gate, or has ended. */
