@@ -131,8 +131,8 @@ async function strikeMove<P extends Place>(
       approved = approve(move, phase);
       if (haste < 2) await approved;
     }
-    // Before the first of all phases there is nothing to strike.
-    if (haste < 1 || phase === PREFLIGHT) await untilBegun(move, phase);
+    // Nothing is let go before the first of all phases, so it may begin when the fault is over.
+    if (haste < (phase === PREFLIGHT ? 2 : 1)) await untilBegun(move, phase);
     if (haste < 1) await delay(momentMs);
     const struck = await fault.strike(place, move);
     const struckAt = Date.now();
