@@ -50,14 +50,17 @@ export function isPlain(value: Buffer): boolean {
   if (!value.subarray(0, 4).equals(MAGIC)) {
     return encryptionOf(value) === undefined && !value.includes(DELETION_TIMESTAMP);
   }
-  const raw = first(value.subarray(4), UNKNOWN.raw);
-  const metadata = raw && first(raw, METADATA);
+  const metadata = metadataIn(value.subarray(4));
   return metadata !== undefined && first(metadata, OBJECT_META.deletionTimestamp) === undefined;
 }
 
-function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } | undefined {
+function metadataIn(unknown: Buffer): Buffer | undefined {
   const raw = first(unknown, UNKNOWN.raw);
-  const metadata = raw && first(raw, METADATA);
+  return raw && first(raw, METADATA);
+}
+
+function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } | undefined {
+  const metadata = metadataIn(unknown);
   if (!metadata) return undefined;
   const owners = fieldsOf(metadata)
     .filter(({ number }) => number === OBJECT_META.owners)

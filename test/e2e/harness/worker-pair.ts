@@ -103,8 +103,8 @@ export class WorkerPair {
   }
 }
 
-function isOf({ pid }: Server, { lastWorkerIdentity }: { lastWorkerIdentity?: string | null }): boolean {
-  return lastWorkerIdentity?.startsWith(`${pid}@`) === true;
+function isOf({ pid }: Server, identity: string | null | undefined): boolean {
+  return identity?.startsWith(`${pid}@`) === true;
 }
 
 /** @returns the ids of the activities whose attempts the frozen worker has; undefined, and it runs on, when there are none. */
@@ -112,7 +112,7 @@ async function freezeAtWork(server: Server, move: Watched): Promise<string[] | u
   const held = async () => {
     const { pendingActivities } = (await move.describe()).raw;
     return (pendingActivities ?? [])
-      .filter((pending) => pending.state === STARTED && isOf(server, pending))
+      .filter((pending) => pending.state === STARTED && isOf(server, pending.lastWorkerIdentity))
       .map(({ activityId }) => activityId!);
   };
   const end = performance.now() + AT_WORK_WITHIN_MS;
@@ -140,7 +140,7 @@ async function tookOver(move: Watched, held: readonly string[], successor: Serve
     const { pendingActivities } = (await move.describe()).raw;
     const left = (pendingActivities ?? []).filter(({ activityId }) => held.includes(activityId!));
     hasEnded = left.length === 0;
-    if (hasEnded || left.some((pending) => isOf(successor, pending))) return true;
+    if (hasEnded || left.some(({ lastWorkerIdentity }) => isOf(successor, lastWorkerIdentity))) return true;
     return left.map(({ activityType }) => activityType?.name).join(", ");
   };
   await pollUntil("the new worker has taken over", look, {
@@ -158,8 +158,6 @@ async function tookOver(move: Watched, held: readonly string[], successor: Serve
   );
   return (events ?? []).some(
     ({ activityTaskStartedEventAttributes: started }) =>
-      started &&
-      ids.has(String(started.scheduledEventId)) &&
-      started.identity?.startsWith(`${successor.pid}@`),
+      started && ids.has(String(started.scheduledEventId)) && isOf(successor, started.identity),
   );
 }
