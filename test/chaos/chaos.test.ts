@@ -13,7 +13,7 @@ import type { Outcome, Usual } from "./run.ts";
 import { tableOf, verdictOf } from "./table.ts";
 
 /**
- * Every fault in every phase is `npm run chaos`. Otherwise the first move that a seed draws, by `rehome` one with faults that
+ * Every fault in every phase is `npm run chaos`. Otherwise the first move that a seed draws with faults that
  * clients may notice; the worker's faults in each phase are also in test/e2e.
  */
 const {
@@ -27,10 +27,12 @@ const QUICK = 1;
 
 function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
   const wanted = new RegExp(REHOME_CHAOS_CELLS);
-  const all = movesOf(kind.phases, kind.faults, seed)
+  const all = movesOf(kind.stages, kind.faults, seed)
     .map((cells) => cells.filter((cell) => wanted.test(cellName(cell))))
     .filter((cells) => cells.length > 0);
-  const moves = all.slice(0, Number(REHOME_CHAOS_MOVES ?? (isWhole ? all.length : QUICK)));
+  const isNoticed = (cells: Cell<P>[]) => cells.every(({ fault }) => !fault.hidden);
+  const drawn = isWhole || REHOME_CHAOS_MOVES ? all : all.filter(isNoticed);
+  const moves = drawn.slice(0, Number(REHOME_CHAOS_MOVES ?? (isWhole ? drawn.length : QUICK)));
   describe.skipIf(without)(`${kind.name} under faults${without ? ` (${without})` : ""}`, () => {
     let place: Opened<P>;
     let usual: Usual;
@@ -42,7 +44,7 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
     const file = resolve(join(".rehome", `chaos-${kind.name}.json`));
     afterAll(async () => {
       await place?.close();
-      const count = kind.phases.length * kind.faults.length;
+      const count = movesOf(kind.stages, kind.faults, seed).flat().length;
       const title = `${kind.name}, seed ${seed}: ${outcomes.length} of ${count} cells, ${file}`;
       process.stdout.write(`\n${title}\n\n${tableOf(outcomes)}\n\n`);
     });
@@ -54,7 +56,7 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
           const struck = await strikeMoves({ kind, place, usual, seed }, cells);
           outcomes.push(...struck);
           for (const outcome of struck) {
-            process.stdout.write(`${outcome.phase}: ${outcome.fault}: ${verdictOf(outcome)}\n`);
+            process.stdout.write(`${outcome.stage}: ${outcome.fault}: ${verdictOf(outcome)}\n`);
           }
           // After each, because the whole takes hours and may be stopped.
           mkdirSync(dirname(file), { recursive: true });
@@ -74,7 +76,7 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
 
 function titleOf(cells: readonly Cell<never>[], index: number): string {
   const [only, ...others] = cells;
-  return others.length === 0 ? cellName(only!) : `move ${index + 1}, struck in ${cells.length} phases`;
+  return others.length === 0 ? cellName(only!) : `move ${index + 1}, struck ${cells.length} times`;
 }
 
 describeKind(logicalCluster);

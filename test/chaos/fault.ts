@@ -35,6 +35,8 @@ export interface Fault<P> {
    * those that fail in a move without faults.
    */
   readonly hidden: boolean;
+  /** It hits a step that is under way: there is none while a move waits at a gate. */
+  readonly amidStep?: true;
 }
 
 /** What is over as soon as it has struck. */
@@ -59,6 +61,7 @@ export const commonFaults: readonly Fault<Place>[] = [
   {
     name: "worker frozen, wakes beside its successor",
     hidden: true,
+    amidStep: true,
     async strike({ workers }, move) {
       const frozen = await workers.freeze(move);
       return {
@@ -73,6 +76,7 @@ export const commonFaults: readonly Fault<Place>[] = [
   {
     name: "worker frozen for 30 s",
     hidden: true,
+    amidStep: true,
     lastsMs: 30_000,
     async strike({ workers }, move) {
       const frozen = await workers.freeze(move);

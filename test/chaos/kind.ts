@@ -1,5 +1,6 @@
 import type { WorkflowHandle } from "@temporalio/client";
 import type { Fault, Place } from "./fault.ts";
+import type { Stage } from "./matrix.ts";
 
 export type Opened<P> = P & { close(): Promise<void> };
 
@@ -7,7 +8,7 @@ export type Opened<P> = P & { close(): Promise<void> };
 export interface Kind<P extends Place> {
   readonly name: string;
   /** In order, with `Preflight`, before which there is no gate, and which may refuse for a fault. */
-  readonly phases: readonly string[];
+  readonly stages: readonly Stage[];
   readonly faults: readonly Fault<P>[];
   open(): Promise<Opened<P>>;
   /** Puts clients to work in what is to be moved. */

@@ -7,14 +7,14 @@ import { pollUntil } from "../../kubernetes/wait.ts";
 import { approve, failureOf } from "../e2e/harness/moves.ts";
 import type { Place } from "./fault.ts";
 import type { Kind, Round } from "./kind.ts";
-import { chance } from "./matrix.ts";
+import { cellName, chance, stageName } from "./matrix.ts";
 import type { Cell } from "./matrix.ts";
 
 /** What one cell of the matrix has shown. */
 export interface Outcome {
-  readonly phase: string;
+  readonly stage: string;
   readonly fault: string;
-  /** The fault was in effect while the phase ran, by the move's own account. */
+  /** The fault was in effect in that stage, by the move's own account. */
   readonly hit: boolean;
   /** How often the fault came too late for the phase, and another move was tried. */
   readonly misses: number;
@@ -37,6 +37,9 @@ const TRIES = 5;
 /** A phase that is usually over sooner is so before one has asked whether it has begun. */
 const SHORT_MS = 800;
 
+/** How much longer a move waits at its gate once it was struck there: kcp took five seconds to lead clients astray. */
+const STAY_MS = 8_000;
+
 export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Promise<Usual> {
   const round = await kind.begin(place);
   const move = await round.start([]);
@@ -50,7 +53,7 @@ export async function measureUsual<P extends Place>(kind: Kind<P>, place: P): Pr
 /**
  * Strikes one move with all of these faults, and again with those that came too late for their phase.
  *
- * @param cells in the order of their phases, one of each.
+ * @param cells in the order of their stages, one of each.
  * @param seed decides at which moments of their phases the faults strike.
  */
 export async function strikeMoves<P extends Place>(
@@ -74,16 +77,15 @@ export async function strikeMoves<P extends Place>(
     const { broken, longestGapMs } = await round.conclude(report, isHidden);
     const again: typeof left = [];
     for (const { misses, ...cell } of left) {
-      const { phase, fault } = cell;
-      const hit = hits.get(phase);
+      const hit = hits.get(cellName(cell));
       if (!hit && broken.length === 0 && misses + 1 < TRIES) {
         again.push({ ...cell, misses: hit === undefined ? misses : misses + 1 });
         continue;
       }
       const refused = report === undefined && hit === true;
       outcomes.push({
-        phase,
-        fault: fault.name,
+        stage: stageName(cell),
+        fault: cell.fault.name,
         hit: hit === true,
         misses,
         refused,
@@ -110,7 +112,7 @@ interface Struck {
   readonly report: unknown;
   readonly move: string;
   readonly moveMs: number;
-  /** Of each phase that was struck, whether it ran when the fault was in effect. */
+  /** Of each cell by its name, whether its fault was in effect in its stage. */
   readonly hits: ReadonlyMap<string, boolean>;
 }
 
@@ -119,33 +121,62 @@ async function strikeMove<P extends Place>(
   place: P,
   strikes: readonly Strike<P>[],
 ): Promise<Struck> {
-  const phases = strikes.map(({ phase }) => phase);
-  const move = await round.start(phases.filter((phase) => phase !== PREFLIGHT));
+  const phases = new Set(strikes.map(({ phase }) => phase));
+  const move = await round.start([...phases].filter((phase) => phase !== PREFLIGHT));
   const hits = new Map<string, boolean>();
-  for (const { phase, fault, haste, momentMs } of strikes) {
-    let approved: Promise<unknown> | undefined;
-    if (phase !== PREFLIGHT) {
+  for (const strike of strikes) {
+    if (strike.phase !== PREFLIGHT) {
       if (hasEnded(await untilHeld(move))) break;
       // Or it would have the step that the fault is for.
       await place.workers.bury();
-      approved = approve(move, phase);
-      if (haste < 2) await approved;
     }
-    // Nothing is let go before the first of all phases, so it may begin when the fault is over.
-    if (haste < (phase === PREFLIGHT ? 2 : 1)) await untilBegun(move, phase);
-    if (haste < 1) await delay(momentMs);
-    const struck = await fault.strike(place, move);
-    const struckAt = Date.now();
-    await delay(fault.lastsMs ?? 0);
-    const healedAt = Date.now();
-    const healed = await struck.heal();
-    await approved;
-    const step = stepOf(await untilHeld(move), phase);
-    hits.set(phase, healed !== "missed" && step !== undefined && wasRunning(step, struckAt, healedAt));
+    const hit = strike.atGate ? strikeAtGate : strikePhase;
+    hits.set(cellName(strike), await hit(move, place, strike));
+    // Otherwise the phase is struck next, and let go for that.
+    const isLast = strikes.findLast(({ phase }) => phase === strike.phase) === strike;
+    if (strike.atGate && isLast) await approve(move, strike.phase);
   }
-  const report = await reportOf(move, hits.has(PREFLIGHT));
+  const report = await reportOf(move, strikes[0]?.phase === PREFLIGHT);
   const { startedAt, endedAt } = await stateOf(move);
   return { report, move: move.workflowId, moveMs: (endedAt ?? 0) - startedAt, hits };
+}
+
+/** Strikes a move that waits at its gate, and lets it wait on. @returns whether it was hit. */
+async function strikeAtGate<P extends Place>(
+  move: WorkflowHandle,
+  place: P,
+  { phase, fault }: Strike<P>,
+): Promise<boolean> {
+  const struck = await fault.strike(place, move);
+  await delay(fault.lastsMs ?? 0);
+  const healed = await struck.heal();
+  await delay(STAY_MS);
+  const state = await untilHeld(move);
+  return healed !== "missed" && state.status === "waiting" && state.phase === phase;
+}
+
+/** Lets a move into a phase, and strikes it there. @returns whether it was hit. */
+async function strikePhase<P extends Place>(
+  move: WorkflowHandle,
+  place: P,
+  { phase, fault, haste, momentMs }: Strike<P>,
+): Promise<boolean> {
+  let approved: Promise<unknown> | undefined;
+  if (phase !== PREFLIGHT) {
+    approved = approve(move, phase);
+    if (haste < 2) await approved;
+  }
+  // Nothing is let go before the first of all phases, so it may begin when the fault is over.
+  if (haste < (phase === PREFLIGHT ? 2 : 1)) await untilBegun(move, phase);
+  if (haste < 1) await delay(momentMs);
+  const struck = await fault.strike(place, move);
+  const struckAt = Date.now();
+  await delay(fault.lastsMs ?? 0);
+  const healedAt = Date.now();
+  const healed = await struck.heal();
+  await approved;
+  const step = stepOf(await untilHeld(move), phase);
+  return healed !== "missed" && step !== undefined && wasRunning(step, struckAt, healedAt);
 }
 
 /** Also of a phase that was run again, of which only the last run's times are kept. */

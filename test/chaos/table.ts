@@ -1,11 +1,11 @@
 import type { Outcome } from "./run.ts";
 
-const HEADINGS = ["phase", "fault", "result", "tries", "move s", "longest gap s"] as const;
+const HEADINGS = ["stage", "fault", "result", "tries", "move s", "longest gap s"] as const;
 
 /** The outcomes as a table in Markdown. */
 export function tableOf(outcomes: readonly Outcome[]): string {
-  const rows = outcomes.map(({ phase, fault, misses, moveMs, longestGapMs, ...outcome }) => [
-    phase,
+  const rows = outcomes.map(({ stage, fault, misses, moveMs, longestGapMs, ...outcome }) => [
+    stage,
     fault,
     verdictOf(outcome),
     String(misses + 1),

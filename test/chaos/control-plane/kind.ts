@@ -24,7 +24,7 @@ export interface ControlPlanePlace extends Place {
 
 export const controlPlane: Kind<ControlPlanePlace> = {
   name: "control-plane",
-  phases: [PREFLIGHT, ...CONTROL_PLANE_PHASES],
+  stages: [PREFLIGHT, ...CONTROL_PLANE_PHASES].map((phase) => ({ phase })),
   faults,
   async open() {
     const bed = await openBed();

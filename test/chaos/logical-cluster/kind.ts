@@ -22,12 +22,16 @@ import { faults } from "./faults.ts";
 /** Which fence moves take. Clients do not retry what `inactive` answers, so failed requests are not looked at with it. */
 const { REHOME_CHAOS_FENCE: fence = "migration" } = process.env;
 const REQUESTS_PER_SECOND = 40;
+/** Where a fault may also strike a move that waits: all is copied; has just been switched; the origin is still to be cleaned. */
+const GATES: ReadonlySet<string> = new Set(["Cutover", "AwaitRouting", "OriginCleanup"]);
 /** Clients that nobody disturbs, before and after. */
 const AROUND_MS = 500;
 
 export const logicalCluster: Kind<ChaosBed> = {
   name: "logical-cluster",
-  phases: [PREFLIGHT, ...LOGICAL_CLUSTER_PHASES],
+  stages: [PREFLIGHT, ...LOGICAL_CLUSTER_PHASES].flatMap((phase) =>
+    GATES.has(phase) ? [{ phase, atGate: true }, { phase }] : [{ phase }],
+  ),
   faults,
   open: async () => await ChaosBed.open(),
   begin,
