@@ -4,7 +4,7 @@ import { logicalClusterKey } from "./keys.ts";
 import type { ClusterRange, Key } from "./keys.ts";
 import { IN_FLIGHT } from "./pace.ts";
 import { chunksOf, when } from "./store.ts";
-import type { Entry } from "./store.ts";
+import type { Condition, Entry } from "./store.ts";
 import { forEachConcurrently } from "./writer.ts";
 import type { Write, Writer } from "./writer.ts";
 
@@ -47,6 +47,8 @@ export interface CopyOptions {
    * after their owners, because a garbage collector watches the destination and deletes what has no owner there.
    */
   readonly kinship?: (entry: Entry) => Kinship | "hidden" | undefined;
+  /** Of every write: so that one that comes in late, when its like has long been changed again, has no effect. */
+  readonly conditions?: readonly Condition[];
   readonly signal: AbortSignal;
   /** Told now and then, and at the end. */
   readonly onProgress?: (progress: Readonly<CopyProgress>) => void;
@@ -165,9 +167,11 @@ class Copy {
    */
   async #apply({ key, entry, seen }: PlannedWrite): Promise<void> {
     const { store } = this.#writer.token;
+    const { conditions = [] } = this.#options;
     for (let revision = seen; ;) {
       this.#options.signal.throwIfAborted();
-      const { succeeded } = await this.#writer.apply({ key, entry }, [when.modifiedAt(key, revision)]);
+      const asSeen = [when.modifiedAt(key, revision), ...conditions];
+      const { succeeded } = await this.#writer.apply({ key, entry }, asSeen);
       if (succeeded) return;
       const { entry: now } = await store.get(key);
       if (now && entry ? now.value.equals(entry.value) : now === entry) return;

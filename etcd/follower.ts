@@ -31,6 +31,8 @@ export interface FollowOptions {
 
 /** Revisions of other tenants after which the position is recorded although nothing of ours has changed. */
 const POSITION_EVERY = 2_000n;
+/** The same on a quiet shard: its API servers compact its history every five minutes. */
+const POSITION_EVERY_MS = 30_000;
 /** Updates that are carried over side by side: so few would wait for as many round trips as one after the other. */
 const FEWEST_TOGETHER = 4;
 /** A reader that is asked to stop waits for them. */
@@ -57,6 +59,7 @@ export class Follower {
   /** The position as the destination's store holds it: behind `progress.position` while nothing of ours changes. */
   #stored = 0n;
   #storedText = "";
+  #storedAt = performance.now();
   /** Came in and wait for each other, by their keys. */
   #waiting = new Map<Key, Change>();
   /** Up to here another attempt has begun to carry updates over side by side. */
@@ -111,7 +114,8 @@ export class Follower {
     await this.#flush();
     this.progress.position = reached;
     // Without changes of ours the stored position may stay behind; it moves often enough to escape compaction.
-    if (reached - this.#stored >= POSITION_EVERY) await this.#apply(undefined, reached);
+    const isOld = performance.now() - this.#storedAt >= POSITION_EVERY_MS;
+    if (reached - this.#stored >= POSITION_EVERY || isOld) await this.#apply(undefined, reached);
   }
 
   takeChanged(): Set<Key> {
@@ -208,6 +212,7 @@ export class Follower {
     // The client tries again at another member when one fails, so this very transaction may already be in.
     if (!succeeded && (await store.get(this.#cursor)).entry?.value.toString() !== text) throw this.#moved();
     this.#storedText = text;
+    this.#storedAt = performance.now();
   }
 
   #unmoved(): Condition {

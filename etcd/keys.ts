@@ -132,6 +132,10 @@ export function ownKeys(prefix: string, cluster: string) {
     /** When every front-proxy was first seen to serve from the destination. */
     routed: `${base}/routed`,
     late: `${base}/late`,
+    /** Below it, a mark for each late write that is at the destination. */
+    carried: `${base}/carried`,
+    /** Fences that were up and came off again before the one with the switch: see switched.ts. */
+    fences: `${base}/fences`,
   } as const;
 }
 

@@ -60,13 +60,15 @@ export async function carryLateWrites(
     whereCompacted,
   );
   const conflicts: Conflict[] = [];
+  let carried = 0;
   for (const key of keys ?? []) {
-    const conflict = await carryLateWrite(store, destination, key, options);
-    if (conflict) conflicts.push(conflict);
+    const outcome = await carryLateWrite(store, destination, key, options);
+    if (outcome === "carried") carried += 1;
+    else if (outcome !== "needless") conflicts.push(outcome);
   }
   const result = {
     ...(keys && { until: String(until) }),
-    carried: (keys?.size ?? 0) - conflicts.length,
+    carried,
     conflicts,
     historyLost: keys === undefined,
   };
@@ -85,29 +87,50 @@ export async function settleLateWrite(
   { key, modRevision }: Pick<Entry, "key" | "modRevision">,
   { found, ...options }: LateOptions & { readonly found: LateWrites },
 ): Promise<Conflict | undefined> {
-  if (modRevision > BigInt(found.until ?? 0)) return await carryLateWrite(origin, destination, key, options);
+  if (modRevision > BigInt(found.until ?? 0)) {
+    const outcome = await carryLateWrite(origin, destination, key, options);
+    return typeof outcome === "string" ? undefined : outcome;
+  }
   return found.conflicts.find((conflict) => conflict.key === displayKey(key));
 }
 
-/** @returns the conflict, when the destination's value is neither the drained one nor the late one; nothing is changed. */
+/**
+ * Once: users may have changed or deleted it when an attempt comes that repeats this, or when etcd is asked again because an
+ * answer was lost.
+ * @returns `needless` where the destination has it already, or writes its own; the conflict, when the destination's value is
+ *   neither the drained one nor the late one: nothing is changed.
+ */
 async function carryLateWrite(
   origin: Store,
   destination: Token,
   key: Key,
   { drainedAt, isShardsOwn }: LateOptions,
-): Promise<Conflict | undefined> {
+): Promise<"carried" | "needless" | Conflict> {
   const [drained, { entry: late }, { entry: now }] = await Promise.all([
     origin.get(key, { revision: drainedAt }).catch(whereCompacted),
     origin.get(key),
     destination.store.get(key),
   ]);
-  if (sameValue(now, late)) return undefined;
-  if (late && drained?.entry && isShardsOwn?.(drained.entry, late)) return undefined;
+  const mark = markOf(destination, key, late);
+  const isCarried = async () => (await destination.store.get(mark)).entry !== undefined;
+  if (await isCarried()) return "carried";
+  if (sameValue(now, late)) return "needless";
+  if (late && drained?.entry && isShardsOwn?.(drained.entry, late)) return "needless";
   const guard = when.modifiedAt(key, now?.modRevision ?? 0n);
   const write = late ? put(key, late.value) : remove(key);
   const untouched = drained !== undefined && sameValue(now, drained.entry);
-  if (untouched && (await destination.transact([guard], [write])).succeeded) return undefined;
+  if (untouched) {
+    const { succeeded } = await destination.transact([guard], [write, put(mark, "")]);
+    if (succeeded || (await isCarried())) return "carried";
+  }
   return { key: displayKey(key), origin: digest(late), destination: digest(now) };
+}
+
+function markOf({ store, cluster }: Token, key: Key, late: Entry | undefined): Key {
+  const name = createHash("sha256")
+    .update(`${key} ${late?.modRevision ?? "deleted"}`)
+    .digest("hex");
+  return `${ownKeys(store.prefix, cluster).carried}/${name}`;
 }
 
 /** Without its history the origin cannot tell what was copied, so nothing may be taken for it. */

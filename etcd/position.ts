@@ -1,6 +1,6 @@
 import { ownKeys } from "./keys.ts";
-import { put } from "./store.ts";
-import type { Store } from "./store.ts";
+import { put, when } from "./store.ts";
+import type { Condition, Store } from "./store.ts";
 import type { Token } from "./token.ts";
 
 /** How far the destination has come, as its own store holds it. */
@@ -42,8 +42,19 @@ export async function settlePosition(destination: Token, until: bigint): Promise
     );
   }
   if (recorded && recorded.position >= until) return recorded.position;
-  await writePosition(destination, until);
+  const { cursor } = ownKeys(destination.store.prefix, destination.cluster);
+  const asRead = recorded ? isAt(destination, recorded.position) : when.modifiedAt(cursor, 0n);
+  const { succeeded } = await destination.transact([asRead], [put(cursor, positionText(until))]);
+  // The client tries again at another member when one fails, so this very transaction may already be in.
+  if (!succeeded && (await readPosition(destination.store, destination.cluster))?.position !== until) {
+    throw new Error(`${destination.store.name}: the recorded position has changed meanwhile`);
+  }
   return until;
+}
+
+/** Holds until the position moves on. */
+export function isAt({ store, cluster }: Token, position: bigint): Condition {
+  return when.valueIs(ownKeys(store.prefix, cluster).cursor, positionText(position));
 }
 
 /** Records that the destination equals the origin at `position`. */

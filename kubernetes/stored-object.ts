@@ -14,7 +14,14 @@ const DELETION_TIMESTAMP = Buffer.from('"deletionTimestamp"');
 const UNKNOWN = { typeMeta: 1, raw: 2 };
 const METADATA = 1;
 const OBJECT_META = { uid: 5, deletionTimestamp: 9, owners: 13 };
-const OWNER_UID = 4;
+const OWNER = { kind: 1, name: 3, uid: 4, apiVersion: 5 };
+
+export interface Owner {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+}
 
 /** `apiVersion` and `kind` of a stored object; undefined when it cannot be read, e.g. because it is encrypted. */
 export function typeOf(value: Buffer): { apiVersion: string; kind: string } | undefined {
@@ -34,15 +41,27 @@ export function typeOf(value: Buffer): { apiVersion: string; kind: string } | un
 
 /** The object's own uid and those of its owners; undefined for an object without owners, "hidden" for an encrypted one. */
 export function kinshipOf(value: Buffer): { uid: string; owners: string[] } | "hidden" | undefined {
-  if (value.subarray(0, 4).equals(MAGIC)) return kinshipInProtobuf(value.subarray(4));
   if (encryptionOf(value) !== undefined) return "hidden";
+  const { uid, owners } = ownedIn(value);
+  return owners.length > 0 ? { uid, owners: owners.map((owner) => owner.uid) } : undefined;
+}
+
+/** The owners of an object, as far as it shows them: an encrypted one has none. */
+export function ownersOf(value: Buffer): Owner[] {
+  return encryptionOf(value) === undefined ? ownedIn(value).owners : [];
+}
+
+function ownedIn(value: Buffer): { uid: string; owners: Owner[] } {
+  if (value.subarray(0, 4).equals(MAGIC)) return ownedInProtobuf(value.subarray(4));
   // Most objects have no owners, and parsing is dear: look for the word first.
-  if (!value.includes(OWNER_REFERENCES)) return undefined;
+  if (!value.includes(OWNER_REFERENCES)) return { uid: "", owners: [] };
   const { metadata } = parseJson(value) as {
-    metadata?: { uid?: string; ownerReferences?: { uid?: string }[] };
+    metadata?: { uid?: string; ownerReferences?: Partial<Owner>[] };
   };
-  const owners = (metadata?.ownerReferences ?? []).map(({ uid }) => uid ?? "");
-  return owners.length > 0 ? { uid: metadata?.uid ?? "", owners } : undefined;
+  const owners = (metadata?.ownerReferences ?? []).map(
+    ({ apiVersion = "", kind = "", name = "", uid = "" }) => ({ apiVersion, kind, name, uid }),
+  );
+  return { uid: metadata?.uid ?? "", owners };
 }
 
 /** Whether an object can be read, and nobody has begun to delete it. One that only speaks of that in JSON counts as begun. */
@@ -59,13 +78,20 @@ function metadataIn(unknown: Buffer): Buffer | undefined {
   return raw && first(raw, METADATA);
 }
 
-function kinshipInProtobuf(unknown: Buffer): { uid: string; owners: string[] } | undefined {
+function ownedInProtobuf(unknown: Buffer): { uid: string; owners: Owner[] } {
   const metadata = metadataIn(unknown);
-  if (!metadata) return undefined;
-  const owners = fieldsOf(metadata)
+  if (!metadata) return { uid: "", owners: [] };
+  const fields = fieldsOf(metadata);
+  const owners = fields
     .filter(({ number }) => number === OBJECT_META.owners)
-    .map(({ content }) => first(content, OWNER_UID)?.toString() ?? "");
-  return owners.length > 0 ? { uid: first(metadata, OBJECT_META.uid)?.toString() ?? "", owners } : undefined;
+    .map(({ content }) => ({
+      apiVersion: text(content, OWNER.apiVersion),
+      kind: text(content, OWNER.kind),
+      name: text(content, OWNER.name),
+      uid: text(content, OWNER.uid),
+    }));
+  const uid = fields.find(({ number }) => number === OBJECT_META.uid);
+  return { uid: uid?.content.toString() ?? "", owners };
 }
 
 function parseJson(value: Buffer): object {
@@ -81,6 +107,10 @@ function parseJson(value: Buffer): object {
 export function encryptionOf(value: Buffer): string | undefined {
   if (!value.subarray(0, ENCRYPTED.length).equals(ENCRYPTED)) return undefined;
   return value.subarray(0, 200).toString("latin1").split(":").slice(0, 5).join(":");
+}
+
+function text(message: Buffer, number: number): string {
+  return first(message, number)?.toString() ?? "";
 }
 
 function first(message: Buffer, number: number): Buffer | undefined {

@@ -86,8 +86,8 @@ const VERIFICATION_AGE_MS = 2 * 60_000;
 const REPAIRS = 6;
 const REPAIR_AFTER_MS = 3_000;
 
-/** What a cutover does before the fence is up, and after it has taken the fence off again. */
-const AROUND_FENCE_MS = 60_000;
+/** What a cutover does before the fence is up, a quarter of a minute of it for others' deletions, and after it has taken the fence off again. */
+const AROUND_FENCE_MS = 90_000;
 
 function steps({ input }: Pick<Move, "input">): LogicalClusterActivities {
   // The fence must come off by its own budget and not by the end of the attempt, which nobody would count.
@@ -285,7 +285,7 @@ function plan(move: Move, timeline: Timeline): MoveReport {
 }
 
 function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["outage"]> {
-  const { fenceAt, fencedAt, cutAt = fencedAt } = switched;
+  const { fenceAt, fencedAt, cutAt = fencedAt, earlierFences: earlier = [] } = switched;
   return {
     totalMs: routed.routedAt - fenceAt,
     fencingMs: fencedAt - fenceAt,
@@ -294,6 +294,12 @@ function outage(switched: Switched, routed: Routed): NonNullable<MoveReport["out
     checkMs: switched.checkedAt - switched.drainedAt,
     switchMs: switched.switchedAt - switched.checkedAt,
     routingMs: routed.routedAt - switched.switchedAt,
+    ...(earlier.length > 0 && {
+      earlier: {
+        fences: earlier.length,
+        ms: earlier.reduce((sum, { from, until }) => sum + until - from, 0),
+      },
+    }),
   };
 }
 

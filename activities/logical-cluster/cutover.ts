@@ -6,7 +6,7 @@ import type { Key } from "../../etcd/keys.ts";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { put, remove, when } from "../../etcd/store.ts";
 import type { Entry } from "../../etcd/store.ts";
-import { readPosition, settlePosition } from "../../etcd/position.ts";
+import { isAt, readPosition, settlePosition } from "../../etcd/position.ts";
 import type { Position } from "../../etcd/position.ts";
 import { pulse, startTail, tail } from "../../etcd/tail.ts";
 import type { RunningTail } from "../../etcd/tail.ts";
@@ -35,14 +35,16 @@ import {
 } from "./cutover-checks.ts";
 import { warmUpBriefly } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
+import { letDeletersEnd, mustNotBeMadeAgain } from "./made-again.ts";
 import { openAgain, openWhatIsFenced } from "./open-again.ts";
 import { fenceOf, openSession, readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
-import { preventSwitch, readSwitched } from "./switched.ts";
+import { fenceRecord, preventSwitch, readFences, readSwitched } from "./switched.ts";
 import { healAfterInactive } from "./heal-inactive.ts";
+import { rerouteSoon } from "./reroute.ts";
 import { nameTooLarge } from "./too-large.ts";
 import { mustHaveDirection, mustHaveTurn } from "./turn.ts";
-import type { LogicalClusterActivities, Switched } from "./types.ts";
+import type { FenceSpan, LogicalClusterActivities, Switched } from "./types.ts";
 import { beginWork } from "../work.ts";
 
 type Cutover = LogicalClusterActivities["cutover"];
@@ -74,31 +76,41 @@ export function createCutover(site: KcpSite): Cutover {
     using work = beginWork("Cutover");
     const session = await openSession(site, input, { deletesOnly: true });
     // What an earlier attempt has sent cannot take effect any more, whoever's token it carries.
-    const done = await preventSwitch(session);
-    if (done) return done;
-    await refuseDeleted(session.from, input.cluster);
-    const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
-    await openWhatIsFenced(site, session, input, work.signal);
-    refuseFull(session);
-    if (input.fence === "inactive") await mustHaveTurn(session.from, input, "NotVerified");
-    if (session.align) await mustHaveDirection(session.from, session.to, input, "NotVerified");
-    refuseOldProof(session, input);
-    refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
-    // Found here it costs no fence; the switch looks once more, in its transaction.
-    if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
-    try {
-      const switched = await cutOver(session, input, fence, work.signal);
-      // Watches of all clusters try again 0.8 s after they were cut, and later each time. AwaitRouting heals what is not healed here.
-      if (input.fence === "inactive") {
-        const soon = AbortSignal.any([work.signal, AbortSignal.timeout(HEALED_SOON_MS)]);
-        await healAfterInactive(session, soon).catch(() => undefined);
-      }
-      return switched;
-    } catch (error) {
-      if (!(error instanceof CompactedError)) throw error;
-      throw failure("NotVerified", "the history since the proof has been compacted: it is made again");
-    }
+    const switched = (await preventSwitch(session)) ?? (await switchOver(site, session, input, work.signal));
+    if (input.fence === "migration")
+      await rerouteSoon(site, session, input, BigInt(switched.position), work.signal);
+    return switched;
   };
+}
+
+async function switchOver(
+  site: KcpSite,
+  session: Session,
+  input: Input,
+  signal: AbortSignal,
+): Promise<Switched> {
+  await refuseDeleted(session.from, input.cluster);
+  const fence = fenceOf(site, input, session.from, async () => await session.origin.check());
+  await openWhatIsFenced(site, session, input, signal);
+  refuseFull(session);
+  if (input.fence === "inactive") await mustHaveTurn(session.from, input, "NotVerified");
+  if (session.align) await mustHaveDirection(session.from, session.to, input, "NotVerified");
+  refuseOldProof(session, input);
+  refuseSuspended(await refuseDeleted(session.from, input.cluster), input.cluster);
+  // Found here it costs no fence; the switch looks once more, in its transaction.
+  if (await readLogicalCluster(session.to, input.cluster)) throw appeared(session);
+  try {
+    const switched = await cutOver(session, input, fence, signal);
+    // Watches of all clusters try again 0.8 s after they were cut, and later each time. AwaitRouting heals what is not healed here.
+    if (input.fence === "inactive") {
+      const soon = AbortSignal.any([signal, AbortSignal.timeout(HEALED_SOON_MS)]);
+      await healAfterInactive(session, soon).catch(() => undefined);
+    }
+    return switched;
+  } catch (error) {
+    if (!(error instanceof CompactedError)) throw error;
+    throw failure("NotVerified", "the history since the proof has been compacted: it is made again");
+  }
 }
 
 /** With the users served, and where the move can be aborted, it is waited for. */
@@ -125,9 +137,12 @@ function refuseOldProof(session: Session, { provenAt }: Input): void {
 async function cutOver(session: Session, input: Input, fence: Fence, signal: AbortSignal): Promise<Switched> {
   // Before both shards hold the late families, and others can resolve neither: it may be a while until the move comes here again.
   await mustBeAhead(session, await session.from.store.head(), 2n * FENCE_HEADROOM);
-  await copyLateFamilies(session, signal).catch(async (error: unknown) => {
+  const named = async (error: unknown) => {
     throw await nameTooLarge(error, session);
-  });
+  };
+  const position = await catchUp(session, signal).catch(named);
+  await letDeletersEnd(session, signal);
+  await copyLateFamilies(session, position, signal).catch(named);
   await using running = await startTail(session.from.store, session.writer, {
     cluster: input.cluster,
     keepsKeys: true,
@@ -136,7 +151,7 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
   });
   using watch = new CutWatch(session.from.replicas, input.cluster);
   await fence.prepare();
-  const prepared = await prepare(session, input, running, signal);
+  const prepared = await prepare(session, input, { tail: running, deletersEndedAt: position, signal });
   return await underFence(
     session,
     input,
@@ -149,6 +164,7 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
         watch,
         prepared,
         tail: running,
+        deletersEndedAt: position,
         signal: until,
       }),
   );
@@ -156,10 +172,9 @@ async function cutOver(session: Session, input: Input, fence: Fence, signal: Abo
 
 const kinship = ({ value }: Entry) => kinshipOf(value);
 
-/** Copies the families that have waited for the cutover, as of the position that all others have reached. */
-async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<void> {
-  const { from, to, cluster, writer } = session;
-  const until = await pulse(session.origin);
+/** @returns the revision of the origin that all families have reached but for those that wait for the cutover. */
+async function catchUp({ from, origin, destination, cluster, writer }: Session, signal: AbortSignal) {
+  const until = await pulse(origin);
   await tail(from.store, writer, {
     cluster,
     signal,
@@ -167,12 +182,24 @@ async function copyLateFamilies(session: Session, signal: AbortSignal): Promise<
     includes: isEarly,
     isFree: dependsOnNothing,
   });
-  const revision = await settlePosition(session.destination, until);
+  return await settlePosition(destination, until);
+}
+
+/** Copies the families that have waited for the cutover, as of the position that all others have reached. */
+async function copyLateFamilies(session: Session, revision: bigint, signal: AbortSignal): Promise<void> {
+  const { from, to, cluster, writer } = session;
   const late = (await rangesOnEitherSide(from.store, to.store, cluster)).filter(({ family }) =>
     isLate(family),
   );
   // An APIExport owns its APIExportEndpointSlice, which the garbage collector would take for an orphan and delete.
-  await copySnapshot({ store: from.store, revision }, writer, { cluster, stages: [late], kinship, signal });
+  await copySnapshot({ store: from.store, revision }, writer, {
+    cluster,
+    stages: [late],
+    kinship,
+    // No attempt comes between these writes and the switch whose token would make them void.
+    conditions: [isAt(session.destination, revision)],
+    signal,
+  });
   await seedBoundCrds(session, signal);
 }
 
@@ -182,14 +209,14 @@ interface Prepared {
   readonly isLarge: boolean;
   /** The destination has hosted the cluster before, and its cancelled contexts must be healed by the switch. */
   readonly heal: boolean;
+  readonly earlierFences: readonly FenceSpan[];
 }
 
 /** All that can be done while users still write: catch up, and compare what has changed since Verify. */
 async function prepare(
   session: Session,
   input: Input,
-  running: RunningTail,
-  signal: AbortSignal,
+  { tail: running, deletersEndedAt, signal }: Pick<Inside, "tail" | "deletersEndedAt" | "signal">,
 ): Promise<Prepared> {
   const { from, to, origin, cluster } = session;
   // What has come by is at or before the pulse, up to which all is compared here; the rest is in the fence.
@@ -202,6 +229,7 @@ async function prepare(
     changedAtDestination(session, input, signal),
     running.reach(until),
   ]);
+  await mustNotBeMadeAgain(from.store, changed, deletersEndedAt, until);
   const late = await verify(from.store, to.store, {
     cluster,
     signal,
@@ -219,7 +247,7 @@ async function prepare(
   // Resources that came since Verify.
   await warmUpBriefly(session, recorded.revision, signal);
   const isLarge = ranges.reduce((sum, { keys }) => sum + keys, 0) > LARGE;
-  return { ranges, isLarge, heal };
+  return { ranges, isLarge, heal, earlierFences: await readFences(session) };
 }
 
 /** The position, at which the destination has all that anybody has written there up to now. */
@@ -286,11 +314,13 @@ interface Inside {
   readonly watch: CutWatch;
   readonly prepared: Prepared;
   readonly tail: RunningTail;
+  /** Revision of the origin, as of which the destination's deleters know what they may delete. */
+  readonly deletersEndedAt: bigint;
   readonly signal: AbortSignal;
 }
 
 async function insideFence(session: Session, input: Input, inside: Inside): Promise<Switched> {
-  const { fence, fenceAt, sending, watch, prepared, tail: running, signal } = inside;
+  const { fence, fenceAt, sending, watch, prepared, tail: running, deletersEndedAt, signal } = inside;
   const { to, origin, cluster } = session;
   // A watch that has ended before tells nothing.
   const seen = watch.isOpen ? watch.ended : undefined;
@@ -313,6 +343,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     mustCountAlike(session, prepared.ranges, end),
     readForSwitch(session, input, prepared),
     mustBeEqual(session, changed, { origin: end }),
+    mustNotBeMadeAgain(session.from.store, changed, deletersEndedAt, end),
     mustBeFenced(session, input.fence),
     mustBeAhead(session, end, 0n),
     // An API that was bound since the late families were copied has a CRD that nobody carries over.
@@ -334,6 +365,7 @@ async function insideFence(session: Session, input: Input, inside: Inside): Prom
     changes: changed.size,
     keys,
     healed: prepared.heal,
+    ...(prepared.earlierFences.length > 0 && { earlierFences: prepared.earlierFences }),
   };
   const key = logicalClusterKey(to.store.prefix, cluster);
   const own = ownKeys(to.store.prefix, cluster);
@@ -374,10 +406,6 @@ async function recordFence(session: Session): Promise<number> {
   const { fence, armed } = ownKeys(session.to.store.prefix, session.cluster);
   await session.destination.transact([], [put(fence, fenceRecord(at)), put(armed, fenceRecord(at))]);
   return at;
-}
-
-function fenceRecord(at: number): string {
-  return JSON.stringify({ at });
 }
 
 function isBinding(key: Key): boolean {

@@ -1,6 +1,8 @@
 import { once } from "node:events";
 import { rangesOf } from "../../etcd/scan.ts";
+import { isEarly } from "../../kubernetes/kcp/families.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
+import { refuseLateOwner } from "./late-owners.ts";
 import { createPreflight } from "./preflight.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -28,6 +30,7 @@ export function createLogicalClusterPlan(site: KcpSite): LogicalClusterActivitie
         for await (const page of store.pages(range)) {
           keys += page.length;
           bytes += page.reduce((sum, { value }) => sum + value.length, 0);
+          if (isEarly(range.family)) page.forEach(refuseLateOwner);
         }
       }
       const revision = String(await store.head());

@@ -1,14 +1,11 @@
 import { lockHolder } from "../../etcd/token.ts";
 import type { ClearOptions } from "../../kubernetes/kcp/cache.ts";
 import { isLate, isLogicalCluster } from "../../kubernetes/kcp/families.ts";
-import type { Fence } from "../../kubernetes/kcp/fence.ts";
-import { isFenced } from "../../kubernetes/kcp/probe.ts";
-import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { clearCopiesOf, isUsedFromOutside } from "./copies.ts";
 import { isDeleted, isGone } from "./deleted.ts";
 import { awaitListedAnew, unlearned } from "./heal-inactive.ts";
-import { healOrigin, removeAnswers, removeStandIn } from "./heal-origin.ts";
+import { hasOpenQuestions, healOrigin, removeAnswers, removeStandIn } from "./heal-origin.ts";
 import {
   carryLate,
   carryMarks,
@@ -18,10 +15,10 @@ import {
   removeSettled,
 } from "./leave-origin.ts";
 import { awaitFound, awaitRouted, nameShardInOwner } from "./routing.ts";
-import { fenceOf, mustHoldLock, openSession, readLogicalCluster, releaseLocks, tokenFor } from "./session.ts";
+import { fenceOf, mustHoldLock, openSession, releaseLocks, tokenFor } from "./session.ts";
 import type { Session } from "./session.ts";
 import { raiseAbove } from "./raise-above.ts";
-import { recordRouted } from "./switched.ts";
+import { reroute } from "./reroute.ts";
 import { passDirection } from "./turn.ts";
 import type { LogicalClusterActivities } from "./types.ts";
 import { beginWork } from "../work.ts";
@@ -36,20 +33,9 @@ export function createFinishActivities(site: KcpSite): Steps {
     async awaitRouting(subject) {
       using work = beginWork("AwaitRouting");
       const session = await openSession(site, subject);
-      const fence = fenceOf(site, subject, session.from, async () => await session.origin.check());
-      await awaitRouted(
-        site,
-        session,
-        work.signal,
-        async () => await keepFenced(session, fence, subject.fence, work.signal),
-      );
-      const routedAt = await recordRouted(session);
-      await passDirection(session, subject);
       const drainedAt = BigInt(subject.position);
-      // At once: an API server compacts the history some minutes after it was made, and a gate may come next.
-      const late = (await isDeleted(session, site.frontProxy))
-        ? undefined
-        : await carryLate(session, drainedAt, work.signal);
+      const { routedAt, late } = await reroute(site, session, subject, drainedAt, work.signal);
+      await passDirection(session, subject);
       if (subject.fence === "inactive") {
         if (late) await carryMarks(session, drainedAt);
         await awaitListedAnew(
@@ -60,11 +46,8 @@ export function createFinishActivities(site: KcpSite): Steps {
         const leftInPlace = await unlearned(session, BigInt(subject.fencedSince ?? drainedAt), work.signal);
         return { routedAt, frontProxies: site.frontProxies.length, leftInPlace };
       }
-      if (late) {
-        await leaveOrigin(site, session, drainedAt, work.signal);
-        // These at once: while two shards hold them, others can resolve neither.
-        await removeSettled(session, drainedAt, late, work, { includes: isLate });
-      }
+      // These at once: while two shards hold them, others can resolve neither. What of them has an owner kcp makes anew.
+      if (late) await removeSettled(session, drainedAt, late, work, { includes: isLate, atOnce: true });
       return { routedAt, frontProxies: site.frontProxies.length };
     },
 
@@ -78,9 +61,9 @@ export function createFinishActivities(site: KcpSite): Steps {
         await leaveOrigin(site, session, drainedAt, work.signal);
         return await removeSettled(session, drainedAt, late, work);
       }
-      // This fence is a mark of the LogicalCluster, so that is the last to go; and the garbage collector looks on.
+      // This fence is a mark of the LogicalCluster, so that is the last to go.
       await proveRouted(site, session, work.signal);
-      const how = { includes: isNotLogicalCluster, isWatched: true };
+      const how = { includes: isNotLogicalCluster };
       const cleaned = await removeSettled(session, drainedAt, late, work, how);
       await leaveOrigin(site, session, drainedAt, work.signal);
       return cleaned;
@@ -103,7 +86,11 @@ export function createFinishActivities(site: KcpSite): Steps {
       if (origin) await removeStandIn(site, { ...sides, origin }, signal);
       const gone = await isGone(from, to, cluster);
       // Whatever the origin's controllers still ask about the cluster is answered, and they are done with it.
-      const isHealed = !gone && (fence === "inactive" || (await isUsedFromOutside(to.store, cluster)));
+      const isHealed =
+        !gone &&
+        (fence === "inactive" ||
+          (await isUsedFromOutside(to.store, cluster)) ||
+          (await hasOpenQuestions(sides, signal)));
       if (origin && isHealed) left.push(...(await healOrigin(site, { ...sides, origin }, signal)));
       // What follows is asked of front-proxies, which may have lost their way.
       if (!gone) await awaitFound(site, { ...sides, path }, signal);
@@ -121,21 +108,6 @@ export function createFinishActivities(site: KcpSite): Steps {
       return { leftInPlace: left };
     },
   };
-}
-
-/** A restart of the origin forgets kcp's fence; while front-proxies still route there it is set again. */
-async function keepFenced(
-  { from, cluster, origin }: Session,
-  fence: Fence,
-  kind: FenceKind,
-  signal: AbortSignal,
-): Promise<void> {
-  if (await isFenced(from.replicas, cluster, kind)) return;
-  if (!(await readLogicalCluster(from, cluster))) return;
-  await fence.prepare();
-  // Not by an attempt that slept while the move went on: the cluster may be at home here again.
-  await origin.check();
-  await fence.set({ atOnce: false, signal });
 }
 
 /** What is left in kcp's cache: by the origin, and of a cluster that was deleted meanwhile by both sides. */

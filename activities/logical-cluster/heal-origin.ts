@@ -7,12 +7,13 @@ import type { Entry, Store } from "../../etcd/store.ts";
 import type { Token } from "../../etcd/token.ts";
 import { cleanupOrder } from "../../kubernetes/kcp/families.ts";
 import { isStandIn, standInFor } from "../../kubernetes/kcp/logical-cluster.ts";
-import { answersThroughFence } from "../../kubernetes/kcp/probe.ts";
+import { answersThroughFence, startedAt } from "../../kubernetes/kcp/probe.ts";
 import { WaitError, pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { awaitRouted, touch } from "./routing.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
+import { readFences, readSwitched } from "./switched.ts";
 
 type Sides = Pick<Session, "cluster" | "from" | "to" | "origin">;
 
@@ -23,6 +24,28 @@ const QUIET_MS = 250;
 const QUIET_LOOKS = 8;
 /** Where an object stays for a conflict, its controllers do not end. */
 const MOST_LOOKS = 40;
+
+/** How long an API server's garbage collector takes after its start to ask about all owners, and clocks may differ. */
+const STARTING_MS = 60_000;
+
+/**
+ * Whether the origin's garbage collector was at its first questions when a fence was up. After its start it asks about every
+ * owner, and what is refused, by the fence or by the context that the cut leaves, it asks again later and later. In a
+ * context that is cancelled one answer in many gets through: that an owner is gone, as its dependents are, about which it
+ * goes on to ask. When the cluster is back at that shard it deletes them, without another look at the owner (Kubernetes,
+ * pkg/controller/garbagecollector, absentOwnerCache). Read there; what the fault matrix lost once agrees with it.
+ */
+export async function hasOpenQuestions(
+  session: Pick<Session, "cluster" | "from" | "to">,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const [fences, switched] = await Promise.all([readFences(session), readSwitched(session)]);
+  const fencedAt = fences[0]?.from ?? switched?.fenceAt;
+  // What does not answer is not waited for: an API server that has died has no questions.
+  const started = await startedAt(session.from.replicas, signal).catch(() => 0);
+  signal.throwIfAborted();
+  return started === undefined || fencedAt === undefined || started > fencedAt - STARTING_MS;
+}
 
 /**
  * The cut leaves the origin's request context of the cluster cancelled for good. Nobody asks the origin for the cluster any

@@ -12,6 +12,7 @@ import { annotate, isStandIn, logicalClusterPath } from "../../kubernetes/kcp/lo
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { failure } from "../../workflows/engine/failures.ts";
+import { isSeenFenced } from "./cutover-checks.ts";
 import { carryLateMarks } from "./late-marks.ts";
 import { removeWatchedKeys } from "./remove-watched.ts";
 import { PROOF, awaitRouted, nameShardInOwner, touch } from "./routing.ts";
@@ -117,12 +118,13 @@ async function removeLogicalCluster(session: Session, drainedAt: bigint): Promis
 
 interface RemoveHow {
   readonly includes?: (family: string) => boolean;
-  /** The origin's garbage collector looks on. */
-  readonly isWatched?: boolean;
+  /** Not in the order that the garbage collector needs. */
+  readonly atOnce?: boolean;
 }
 
 /**
- * Deletes the cluster's keys at the origin, each as it was carried over.
+ * Deletes the cluster's keys at the origin, each as it was carried over. In the order for a garbage collector that looks on, with
+ * the fence `migration` too: a restart of the origin's API server, at whatever moment, makes it look again.
  * @returns what was deleted, and what stays for a conflict
  */
 export async function removeSettled(
@@ -130,17 +132,19 @@ export async function removeSettled(
   drainedAt: bigint,
   late: LateWrites,
   work: Work,
-  { includes = () => true, isWatched = false }: RemoveHow = {},
+  { includes = () => true, atOnce = false }: RemoveHow = {},
 ): Promise<Cleaned> {
   const { from, origin, destination, cluster } = session;
   const conflicts = new Map(late.conflicts.map((conflict) => [conflict.key, conflict]));
   let lateWrites = late.carried + conflicts.size;
   const ranges = cleanupOrder(await rangesOf(from.store, cluster)).filter(({ family }) => includes(family));
   const total = ranges.reduce((sum, { keys }) => sum + keys, 0);
-  const deleted = await (isWatched ? removeWatchedKeys : removeKeys)(origin, {
+  const deleted = await (atOnce ? removeKeys : removeWatchedKeys)(origin, {
     ranges,
     unchangedSince: drainedAt,
     signal: work.signal,
+    // While kcp remembers that fence, its informers are told nothing of the cluster.
+    isWatched: async () => !(await isSeenFenced(session, "migration", work.signal)),
     onLate: async (entry) => {
       const conflict = await settleLateWrite(from.store, destination, entry, {
         found: late,

@@ -1,4 +1,5 @@
 import type { Fence } from "../../kubernetes/kcp/fence.ts";
+import { answersThroughFence } from "../../kubernetes/kcp/probe.ts";
 import type { FenceKind } from "../../kubernetes/kcp/probe.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { refuseDeleted } from "./deleted.ts";
@@ -16,8 +17,13 @@ export async function openAgain(
   signal: AbortSignal,
 ): Promise<void> {
   await session.origin.check();
-  // Before the fence goes, for nobody to come to a cancelled context.
-  await beginHealing(session.origin, session.from, kind);
+  // Before the fence goes, for nobody to come to a cancelled context. One that lives is left alone, as after an attempt that
+  // died before its cut: what is under way would be cut off, and all wildcard watches of the shard. With `inactive` the write
+  // is what makes an earlier attempt's mark come too late, whose only guard is the object's version.
+  const lives =
+    kind === "migration" &&
+    (await answersThroughFence(session.from.replicas, session.cluster).catch(() => false));
+  if (!lives) await beginHealing(session.origin, session.from, kind);
   await fence.lift();
   await healAll(session, kind, signal);
   await forgetFence(session);

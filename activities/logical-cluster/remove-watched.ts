@@ -12,12 +12,17 @@ import { kinshipOf } from "../../kubernetes/stored-object.ts";
 /** For watches of different resources, which are not in step. */
 const SEEN_MS = 1_000;
 
+export interface WatchedRemoveOptions extends RemoveOptions {
+  /** Whether it looks on just now, so that it needs time to see what has gone. Left out where it always does. */
+  readonly isWatched?: () => Promise<boolean>;
+}
+
 /**
- * {@link removeKeys} where the shard's garbage collector looks on. One that sees an owner go asks about what it owned; where
+ * {@link removeKeys} where the shard's garbage collector looks on, or may begin to. One that sees an owner go asks about what it owned; where
  * its question is refused, it asks again later, and deletes that if the cluster has come back to the shard by then (measured
  * with kcp v0.32.3). So what others own goes before its owners.
  */
-export async function removeWatchedKeys(token: Token, options: RemoveOptions): Promise<number> {
+export async function removeWatchedKeys(token: Token, options: WatchedRemoveOptions): Promise<number> {
   let deleted = 0;
   const remove = async (ranges: readonly ClusterRange[]) => {
     const before = deleted;
@@ -26,7 +31,7 @@ export async function removeWatchedKeys(token: Token, options: RemoveOptions): P
   };
   for (const generation of await ownedRanges(token.store, options.ranges)) {
     await remove(generation);
-    await delay(SEEN_MS, undefined, { signal: options.signal });
+    if ((await options.isWatched?.()) ?? true) await delay(SEEN_MS, undefined, { signal: options.signal });
   }
   await remove(options.ranges);
   return deleted;

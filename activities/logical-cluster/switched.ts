@@ -1,12 +1,17 @@
 import { ownKeys } from "../../etcd/keys.ts";
+import { isFull } from "../../etcd/errors.ts";
 import { put, remove, when } from "../../etcd/store.ts";
+import type { Entry } from "../../etcd/store.ts";
 import { failure } from "../../workflows/engine/failures.ts";
 import { readLogicalCluster } from "./session.ts";
 import type { Session } from "./session.ts";
-import type { Switched } from "./types.ts";
+import type { FenceSpan, Switched } from "./types.ts";
 
 /** The switch, as it recorded itself in the transaction that made it. */
-export async function readSwitched({ to, cluster }: Session): Promise<Switched | undefined> {
+export async function readSwitched({
+  to,
+  cluster,
+}: Pick<Session, "to" | "cluster">): Promise<Switched | undefined> {
   const { entry } = await to.store.get(ownKeys(to.store.prefix, cluster).switched);
   return entry && (JSON.parse(entry.value.toString()) as Switched);
 }
@@ -38,10 +43,36 @@ export async function isFenceRecorded({ to, cluster }: Session): Promise<boolean
   return (await to.store.get(ownKeys(to.store.prefix, cluster).fence)).entry !== undefined;
 }
 
-/** To be called when the fence is off. */
-export async function forgetFence({ to, cluster, destination }: Session): Promise<void> {
-  const { fence, armed } = ownKeys(to.store.prefix, cluster);
-  await destination.transact([], [remove(fence), remove(armed)]);
+/** To be called when the fence is off. For the report it leaves for how long users may have been refused. */
+export async function forgetFence(session: Session): Promise<void> {
+  const { to, cluster, destination } = session;
+  const { fence, armed, fences } = ownKeys(to.store.prefix, cluster);
+  const gone = [remove(fence), remove(armed)];
+  const { entry } = await to.store.get(fence);
+  const span = entry && { from: fenceRecordedAt(entry), until: Date.now() };
+  const told = span ? [put(fences, JSON.stringify([...(await readFences(session)), span]))] : [];
+  await destination.transact([], [...gone, ...told]).catch(async (error: unknown) => {
+    // A full store takes deletions only.
+    if (!isFull(error)) throw error;
+    await destination.transact([], gone);
+  });
+}
+
+/** The fences that have come off again, the oldest first. */
+export async function readFences({
+  to,
+  cluster,
+}: Pick<Session, "to" | "cluster">): Promise<readonly FenceSpan[]> {
+  const { entry } = await to.store.get(ownKeys(to.store.prefix, cluster).fences);
+  return entry ? (JSON.parse(entry.value.toString()) as FenceSpan[]) : [];
+}
+
+export function fenceRecord(at: number): string {
+  return JSON.stringify({ at });
+}
+
+function fenceRecordedAt({ value }: Entry): number {
+  return (JSON.parse(value.toString()) as { at: number }).at;
 }
 
 /**

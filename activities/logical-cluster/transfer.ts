@@ -20,6 +20,7 @@ import { seedBoundCrds } from "./bound-crds.ts";
 import { warmUp } from "./custom-resources.ts";
 import { allowedBetween } from "./differences.ts";
 import { heeding } from "./heeding.ts";
+import { refuseLateOwner } from "./late-owners.ts";
 import { openWhatIsFenced } from "./open-again.ts";
 import { openSession } from "./session.ts";
 import type { Session } from "./session.ts";
@@ -185,7 +186,11 @@ async function copyEverything(session: Session, work: Work) {
     await copySnapshot({ store: from.store, revision }, writer, {
       cluster,
       stages: copyStages(ranges),
-      kinship: ({ value }) => kinshipOf(value),
+      kinship: (entry) => {
+        const kinship = kinshipOf(entry.value);
+        if (kinship !== undefined) refuseLateOwner(entry);
+        return kinship;
+      },
       signal,
       onProgress: ({ keys, bytes }) => work.tell({ done: keys, total, unit: "keys", bytes }),
     }),

@@ -73,6 +73,12 @@ export interface Verified {
   readonly samples: readonly string[];
 }
 
+/** From when until when a fence may have refused users, ms since the epoch on the workers' clocks. */
+export interface FenceSpan {
+  readonly from: number;
+  readonly until: number;
+}
+
 /** Times are ms since the epoch on the worker's clock. */
 export interface Switched {
   /** The fence was asked for. */
@@ -95,6 +101,8 @@ export interface Switched {
   readonly keys: number;
   /** Whether the destination had hosted the cluster before and its cancelled contexts had to be healed. */
   readonly healed: boolean;
+  /** Fences that came off again before this one, the oldest first. */
+  readonly earlierFences?: readonly FenceSpan[];
 }
 
 export interface Routed {
@@ -129,8 +137,8 @@ export interface MoveReport {
   readonly bytes: number;
   readonly fence: FenceKind;
   /**
-   * From asking for the fence until every front-proxy served from the destination, in ms: no request is refused before
-   * or after. The parts add up to the total.
+   * From asking for the fence until every front-proxy served from the destination, in ms: no request is refused after it,
+   * and before it only by fences that came off again. The parts add up to the total.
    */
   readonly outage?: {
     readonly totalMs: number;
@@ -140,6 +148,8 @@ export interface MoveReport {
     readonly checkMs: number;
     readonly switchMs: number;
     readonly routingMs: number;
+    /** Fences that came off again before, because the move did not complete within one, or a worker died: not in the total. */
+    readonly earlier?: { readonly fences: number; readonly ms: number };
   };
   readonly phases: readonly { readonly name: string; readonly ms: number }[];
   /** What a dry run would copy. */

@@ -83,8 +83,8 @@ export function outcomeWords(sight: Sight, outcome: Outcome): string {
 /** Reports of every kind that interrupts its users say so under this name. */
 function outageOf(result: unknown): number | undefined {
   if (typeof result !== "object" || result === null) return undefined;
-  const { outage } = result as { outage?: { totalMs?: unknown } };
-  return typeof outage?.totalMs === "number" ? outage.totalMs : undefined;
+  const { outage } = result as { outage?: { totalMs?: unknown; earlier?: { ms: number } } };
+  return typeof outage?.totalMs === "number" ? outage.totalMs + (outage.earlier?.ms ?? 0) : undefined;
 }
 
 /** `10,400 of 20,000 keys, 6.2 MB, 25,300/s`. */

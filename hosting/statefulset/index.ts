@@ -198,7 +198,7 @@ export function createStatefulSetHosting(
       await startControllers(source, layout.controllers, signal);
     },
 
-    // Backups of plain StatefulSets are the operator's own jobs; they went along as objects.
+    // Backups of plain StatefulSets are the operator's own jobs, which are not carried over.
     finishBackups: async () => undefined,
     adopt: async () => undefined,
   };

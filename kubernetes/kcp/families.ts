@@ -41,6 +41,18 @@ export function isLate(family: string): boolean {
   return isOneOf(LATE, family);
 }
 
+/** Whether an owner, as a reference names it, is not at the destination before the cutover. */
+export function isLateOwner({
+  apiVersion,
+  kind,
+}: {
+  readonly apiVersion: string;
+  readonly kind: string;
+}): boolean {
+  const [group] = apiVersion.split("/");
+  return [...LATE, ...LOGICAL_CLUSTERS].includes(`${group}/${kind.toLowerCase()}s`);
+}
+
 /** Whether a family is copied and followed from the beginning. */
 export function isEarly(family: string): boolean {
   return !isLate(family);

@@ -1,6 +1,6 @@
 import { ApiError } from "../api-server.ts";
 import type { Fence, FenceTarget } from "./fence.ts";
-import { ANNOTATION, logicalClusterPath } from "./logical-cluster.ts";
+import { ANNOTATION, annotateChecked, logicalClusterPath } from "./logical-cluster.ts";
 import type { LogicalCluster } from "./logical-cluster.ts";
 
 /**
@@ -23,32 +23,19 @@ export class InactiveFence implements Fence {
   }
 
   async set({ signal }: { signal: AbortSignal }): Promise<void> {
-    if (this.#resourceVersion === undefined) throw new Error("the fence has not been prepared");
-    await this.#annotate("true", this.#resourceVersion, signal);
+    const { shard, cluster } = this.#target;
+    const resourceVersion = this.#resourceVersion;
+    if (resourceVersion === undefined) throw new Error("the fence has not been prepared");
+    const body = { metadata: { resourceVersion, annotations: { [ANNOTATION.inactive]: "true" } } };
+    await shard.json({ method: "PATCH", path: logicalClusterPath(cluster), body, signal });
   }
 
   /** What is open has ended with {@link set}. */
   async cut(): Promise<void> {}
 
-  /** As the object was read before the check: an attempt that is frozen in between does not lift another's fence. */
   async lift(): Promise<void> {
     const { shard, cluster, check } = this.#target;
-    for (;;) {
-      const { metadata } = await shard.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
-      if (metadata.annotations?.[ANNOTATION.inactive] === undefined) return;
-      await check();
-      try {
-        return await this.#annotate(null, metadata.resourceVersion as string);
-      } catch (error) {
-        if (!(error instanceof ApiError && error.status === 409)) throw error;
-      }
-    }
-  }
-
-  async #annotate(value: string | null, resourceVersion: string, signal?: AbortSignal): Promise<void> {
-    const path = logicalClusterPath(this.#target.cluster);
-    const body = { metadata: { resourceVersion, annotations: { [ANNOTATION.inactive]: value } } };
-    await this.#target.shard.json({ method: "PATCH", path, body, signal });
+    await annotateChecked(shard, cluster, { name: ANNOTATION.inactive, value: null }, check);
   }
 
   async dismantle(): Promise<void> {

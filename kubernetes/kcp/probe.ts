@@ -82,3 +82,21 @@ export async function hasMigrationGate(server: ApiServer): Promise<boolean> {
   const { body } = await server.request({ method: "POST", path, body: {} });
   return body.includes("logicalclusterdumps.migration.kcp.io");
 }
+
+/**
+ * When the youngest of a shard's replicas was started, ms since the epoch by the clock of its machine.
+ * @returns undefined where one does not tell
+ */
+export async function startedAt(
+  replicas: readonly ApiServer[],
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const starts = await Promise.all(
+    replicas.map(async (replica) => {
+      const { body } = await replica.request({ path: "/metrics", signal });
+      return Number(/^process_start_time_seconds (?<seconds>\S+)$/m.exec(body)?.groups?.["seconds"]) * 1000;
+    }),
+  );
+  const youngest = Math.max(...starts);
+  return Number.isNaN(youngest) ? undefined : youngest;
+}

@@ -48,9 +48,8 @@ export async function awaitServed(server: ApiServer, warmth: Warmth, signal: Abo
   const fresh = `?limit=1&${NOTHING}&resourceVersion=${warmth.revision}&resourceVersionMatch=NotOlderThan`;
   // A cancelled context answers every list with 504 and is healed by the switch only. A watch is ended by it at once,
   // but not before the storage is made, and it tells 429 from 200.
-  const custom = (await hasDeadContext(server, warmth.cluster))
-    ? `?watch=true&timeoutSeconds=1&${NOTHING}`
-    : fresh;
+  const isDead = await hasDeadContext(server, warmth.cluster);
+  const custom = isDead ? `?watch=true&timeoutSeconds=1&${NOTHING}` : fresh;
   const requests = [
     ...(await builtInPaths(server, warmth.builtIn)).map((path) => path + fresh),
     ...warmth.custom
@@ -62,7 +61,24 @@ export async function awaitServed(server: ApiServer, warmth: Warmth, signal: Abo
     for (let path = waiting.shift(); path !== undefined; path = waiting.shift())
       await awaitAnswer(server, path, warmth, signal);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, next));
+  const admission = isDead ? undefined : warmAdmission(server, warmth.cluster, signal);
+  await Promise.all([admission, ...Array.from({ length: AT_ONCE }, next)]);
+}
+
+/**
+ * The first write to a cluster waits for its policies and webhooks to be read, for each kind in steps of 100 ms (kcp v0.32.3,
+ * pkg/admission; apiserver, pkg/admission/handler.go). A review of what oneself may do is admitted as any write is, and
+ * stored nowhere.
+ */
+async function warmAdmission(server: ApiServer, cluster: string, signal: AbortSignal): Promise<void> {
+  const path = clusterPath(cluster, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+  const body = {
+    apiVersion: "authorization.k8s.io/v1",
+    kind: "SelfSubjectAccessReview",
+    spec: { nonResourceAttributes: { path: "/", verb: "get" } },
+  };
+  // Whatever the answer: a webhook of the tenant's may be the one that gives it, or hang, when all has been read.
+  await server.request({ method: "POST", path, body, timeoutMs: 3_000, signal }).catch(() => undefined);
 }
 
 async function awaitAnswer(

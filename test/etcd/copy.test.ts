@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { copySnapshot } from "../../etcd/copy.ts";
 import { carryLateWrites, settleLateWrite } from "../../etcd/late.ts";
-import { boundCrdKey, logicalClusterKey } from "../../etcd/keys.ts";
+import { boundCrdKey, logicalClusterKey, ownKeys } from "../../etcd/keys.ts";
 import { removeKeys } from "../../etcd/remove.ts";
 import { raiseRevision, writeTombstones } from "../../etcd/revisions.ts";
 import { allRangesOf, rangesOf } from "../../etcd/scan.ts";
 import { put, remove } from "../../etcd/store.ts";
 import type { Entry, Store } from "../../etcd/store.ts";
-import { readPosition, settlePosition, writePosition } from "../../etcd/position.ts";
-import { pulse, tail } from "../../etcd/tail.ts";
+import { isAt, readPosition, settlePosition, writePosition } from "../../etcd/position.ts";
+import { pulse, startTail, tail } from "../../etcd/tail.ts";
 import { countKeys, verify } from "../../etcd/verify.ts";
 import { pastDeletions, watch } from "../../etcd/watch.ts";
 import { CompactedError, LockedError, SupersededError } from "../../etcd/errors.ts";
@@ -270,6 +270,27 @@ describe("copying a cluster", () => {
     expect([...(await dump(stores.destination)).values()]).toEqual(ours.map(() => "later"));
   });
 
+  it("makes none that could bring back what has been deleted since, where it is told to heed the position", async () => {
+    const { ours } = tenants(5);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    const writer = new RecordingWriter(move.origin, move.destination);
+    const revision = await settlePosition(move.destination, await pulse(move.origin));
+    await copySnapshot({ store: stores.origin, revision }, writer, {
+      cluster: CLUSTER,
+      stages: [await rangesOf(stores.origin, CLUSTER, revision)],
+      conditions: [isAt(move.destination, revision)],
+      signal: never,
+    });
+    expect([...(await dump(stores.destination)).keys()].toSorted()).toEqual(ours.toSorted());
+    for (const key of ours) await stores.origin.transact([], [remove(key)]);
+    const until = await pulse(move.origin);
+    await tail(stores.origin, move.writer, { cluster: CLUSTER, signal: never, until });
+    expect(writer.calls).toHaveLength(ours.length);
+    for (const again of writer.calls) expect(await again()).toMatchObject({ succeeded: false });
+    expect(await dump(stores.destination)).toEqual(new Map());
+  });
+
   it("prevails over who changes a key between its comparison and its writing", async () => {
     const { ours } = tenants(5);
     await fill(stores.origin, text(ours));
@@ -438,6 +459,30 @@ describe("following changes", () => {
     expect(position).toBe(until);
     expect((await stores.origin.get(waits, { revision: position })).entry?.value.toString()).toBe("not yet");
     expect((await readPosition(stores.destination, CLUSTER))?.position).toBe(until);
+  });
+
+  it("records its position on a quiet shard too, before the origin compacts the history behind it", async () => {
+    const { ours } = tenants(2);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    const { revision } = await copyAll(move);
+    await using running = await startTail(stores.origin, move.writer, { cluster: CLUSTER, signal: never });
+    const passed = async () => {
+      const until = await pulse(move.origin);
+      await running.reach(until);
+      return until;
+    };
+    await passed();
+    expect((await readPosition(stores.destination, CLUSTER))?.position).toBe(revision);
+    const [now, minute] = [performance.now.bind(performance), 60_000];
+    vi.spyOn(performance, "now").mockImplementation(() => now() + minute);
+    try {
+      const until = await passed();
+      const recorded = async () => (await readPosition(stores.destination, CLUSTER))?.position;
+      await expect.poll(recorded).toBe(until);
+    } finally {
+      vi.restoreAllMocks();
+    }
   });
 
   it("does not raise the destination, however fast the origin counts: two moves would do so against each other", async () => {
@@ -627,6 +672,24 @@ describe("late writes", () => {
     ).toEqual(late);
     expect(await dump(stores.destination)).toEqual(now);
   });
+
+  it("are not carried over again when the attempt has died before it recorded them, and users have gone on", async () => {
+    const { ours } = tenants(10);
+    await fill(stores.origin, text(ours));
+    const move = await startMove(stores, CLUSTER);
+    await copyAll(move);
+    const drainedAt = await pulse(move.origin);
+    const created = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
+    await stores.origin.transact([], [put(ours[0]!, "late"), remove(ours[1]!), put(created, "late")]);
+    const carry = async () =>
+      await carryLateWrites(move.origin, move.destination, { drainedAt, signal: never });
+    expect(await carry()).toMatchObject({ carried: 3, conflicts: [] });
+    await stores.origin.transact([], [remove(ownKeys(PREFIX, CLUSTER).late)]);
+    await stores.destination.transact([], [put(ours[0]!, "newer"), put(ours[1]!, "again"), remove(created)]);
+    const before = await dump(stores.destination);
+    expect(await carry()).toMatchObject({ carried: 3, conflicts: [] });
+    expect(await dump(stores.destination)).toEqual(before);
+  });
 });
 
 const isShardsOwn = (_: Entry, { value }: Entry) => value.toString().startsWith("own");
@@ -647,7 +710,7 @@ describe("a late write of what each shard's own controllers write", () => {
       isShardsOwn,
       signal: never,
     });
-    expect(late.conflicts).toMatchObject([{ key: mixed }]);
+    expect(late).toMatchObject({ carried: 0, conflicts: [{ key: mixed }] });
     expect(await dump(stores.destination)).toEqual(before);
   });
 });

@@ -75,6 +75,15 @@ function outage({ outage: parts, switched, fence }: MoveReport): Line[] {
     row("  checked", duration(parts.checkMs), `${count(switched?.keys ?? 0)} keys counted on both sides`),
     row("  switched", duration(parts.switchMs)),
     row("  routed", duration(parts.routingMs)),
+    ...(parts.earlier
+      ? [
+          row(
+            "earlier",
+            duration(parts.earlier.ms),
+            `${count(parts.earlier.fences)} fences that came off again`,
+          ),
+        ]
+      : []),
   ];
 }
 

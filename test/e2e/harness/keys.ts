@@ -159,19 +159,24 @@ export async function nextChange(
   return { seen };
 }
 
-/** How often each key of a cluster was put between two revisions of a store. */
-export async function putsOf(store: Store, cluster: string, from: bigint): Promise<Map<Key, number>> {
+/** What was changed of a cluster in a store, from a revision up to now. */
+export async function changesOf(store: Store, cluster: string, from: bigint): Promise<Change[]> {
   const until = await store.head();
   const stop = new AbortController();
-  const puts = new Map<Key, number>();
-  if (until < from) return puts;
+  const found: Change[] = [];
+  if (until < from) return found;
   for await (const changes of watch(store, { range: prefixRange(store.prefix), from, signal: stop.signal })) {
-    for (const { type, entry } of changes) {
-      if (type === "Put" && parseKey(store.prefix, entry.key)?.cluster === cluster) {
-        puts.set(entry.key, (puts.get(entry.key) ?? 0) + 1);
-      }
-      if (entry.modRevision >= until) stop.abort();
-    }
+    found.push(...changes.filter(({ entry }) => parseKey(store.prefix, entry.key)?.cluster === cluster));
+    if (changes.some(({ entry }) => entry.modRevision >= until)) stop.abort();
+  }
+  return found;
+}
+
+/** How often each key of a cluster was put in a store, from a revision up to now. */
+export async function putsOf(store: Store, cluster: string, from: bigint): Promise<Map<Key, number>> {
+  const puts = new Map<Key, number>();
+  for (const { type, entry } of await changesOf(store, cluster, from)) {
+    if (type === "Put") puts.set(entry.key, (puts.get(entry.key) ?? 0) + 1);
   }
   return puts;
 }

@@ -94,13 +94,13 @@ export class Objects {
     await this.until(path, (found) => found === undefined);
   }
 
-  /** Waits until an object is as wished. */
+  /** Waits until an object is as wished: two minutes, since kcp asks again after one where a fence has kept it waiting. */
   async until(path: string, holds: (found: KubeObject | undefined) => boolean): Promise<void> {
     const look = async () => {
       const found = await this.find(path);
       return holds(found) || JSON.stringify(found ?? "absent").slice(0, 500);
     };
-    await pollUntil(`${this.path(path)} is as awaited`, look, { everyMs: 50, deadlineMs: 60_000 });
+    await pollUntil(`${this.path(path)} is as awaited`, look, { everyMs: 50, deadlineMs: 120_000 });
   }
 }
 

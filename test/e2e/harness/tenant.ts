@@ -14,7 +14,7 @@ export const GADGETS = `/apis/${GROUP}/v1/namespaces/default/gadgets`;
 export const EXPORTED = "export.rehome.test";
 export const WIDGETS = `/apis/${EXPORTED}/v1/namespaces/default/widgets`;
 export const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const APIS = "/apis/apis.kcp.io/v1alpha2";
+export const APIS = "/apis/apis.kcp.io/v1alpha2";
 
 const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
 
@@ -90,15 +90,19 @@ export interface Tenant extends Workspace {
 export async function makeTenant(bed: Bed, shard: ShardName, provider: Workspace): Promise<Tenant> {
   const workspace = await makeWorkspace(bed, "tenant", shard);
   const objects = new Objects(bed.frontProxy, workspace.cluster);
-  await objects.create(`${APIS}/apibindings`, {
-    apiVersion: "apis.kcp.io/v1alpha2",
-    kind: "APIBinding",
-    metadata: { name: "widgets" },
-    spec: { reference: { export: { path: provider.path, name: EXPORTED } } },
-  });
+  await bindWidgets(objects, "widgets", provider);
   await objects.create(CRDS, crd(GROUP, "gadgets", "Gadget"));
   await fillTenant(objects);
   return { ...workspace, objects, byPath: new Objects(bed.frontProxy, workspace.path) };
+}
+
+export async function bindWidgets(objects: Objects, name: string, provider: Workspace): Promise<void> {
+  await objects.create(`${APIS}/apibindings`, {
+    apiVersion: "apis.kcp.io/v1alpha2",
+    kind: "APIBinding",
+    metadata: { name },
+    spec: { reference: { export: { path: provider.path, name: EXPORTED } } },
+  });
 }
 
 async function fillTenant(objects: Objects): Promise<void> {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { logicalClusterKey } from "../../../etcd/keys.ts";
 import { expectSettledOn } from "../harness/aftermath.ts";
 import { Bed } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
@@ -76,6 +77,9 @@ describe("abort after the switch", () => {
       const to = from === "root" ? "shard-1" : "root";
       const move = await startMove(bed, { logicalCluster: tenant.path, to, gates: [gate] });
       await untilGate(move, gate);
+      // While it waits, no restart of the origin may make it take writes again.
+      const { entry } = await bed.store(from).get(logicalClusterKey("/registry", tenant.cluster));
+      expect(entry).toBeUndefined();
       const refused = await failureOf(abort(move));
       expect(refused.type).toBe("Refused");
       expect(refused.message).toMatch(/point of no return/);

@@ -3,6 +3,7 @@ import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import {
   carriedOver,
+  changesOf,
   isPartOfMove,
   keysOf,
   ownKeysLeft,
@@ -63,6 +64,17 @@ async function makeLookalikes(shard: ShardName, victim: string): Promise<void> {
   await objects.create(looks, { apiVersion: `${group}/v1`, kind: "Look", metadata: { name: victim } });
 }
 
+/** A garbage collector that sees an owner go may delete what it owned when that has come back to the shard. */
+async function expectOwnersWentLast(from: ShardName, owners: string, since: bigint): Promise<void> {
+  const changes = await changesOf(bed.store(from), tenant.cluster, since);
+  const isOfOwners = ({ type, entry }: (typeof changes)[number]) =>
+    type === "Delete" && entry.key.includes(`/${owners}`);
+  const names = changes
+    .filter(isOfOwners)
+    .map(({ entry }) => entry.key.slice(entry.key.lastIndexOf("/") + 1));
+  expect(names).toEqual([`${owners}-grandchild`, `${owners}-child`, owners]);
+}
+
 describe("a workspace in use", () => {
   test.each<[string, ShardName]>([
     ["there", "shard-1"],
@@ -74,10 +86,12 @@ describe("a workspace in use", () => {
     await untilSettled(bed);
     const before = await snapshots(bed);
     const carried = await carriedOver(bed.store(other(to)), tenant.cluster);
+    const since = (await bed.store(other(to)).head()) + 1n;
 
     const report = await runMove(bed, { logicalCluster: tenant.path, to });
     expect(report).toMatchObject({ cluster: tenant.cluster, from: other(to), to, verified: true });
     expect(report.cleaned?.conflicts).toEqual([]);
+    await expectOwnersWentLast(other(to), owners, since);
 
     const after = await snapshots(bed);
     const isPart = isPartOfMove(tenant.cluster, tenant.name);

@@ -1,12 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseKey } from "../../../etcd/keys.ts";
+import { logicalClusterKey, parseKey } from "../../../etcd/keys.ts";
+import { put } from "../../../etcd/store.ts";
 import type { Change } from "../../../etcd/watch.ts";
 import { isFenced } from "../../../kubernetes/kcp/probe.ts";
+import { loadConfig } from "../../../sites/config.ts";
 import { expectSettledOn, tracesOf } from "../harness/aftermath.ts";
 import { Bed, other } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
 import { putConfigMaps } from "../harness/bulk.ts";
 import { FenceLog, fenceStateOf, harmOf, isFence } from "../harness/fence-log.ts";
+import type { Span } from "../harness/fence-log.ts";
 import { nextChange, own, putsOf } from "../harness/keys.ts";
 import {
   IMPATIENT,
@@ -21,6 +24,7 @@ import type { Move } from "../harness/moves.ts";
 import { contents, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 import { CONFIG_MAPS } from "../harness/objects.ts";
+import { RawWatch } from "../harness/raw-watch.ts";
 import { isThorough } from "../harness/thorough.ts";
 import { makeWorker } from "../harness/worker.ts";
 import { WorkerPair } from "../harness/worker-pair.ts";
@@ -117,6 +121,14 @@ const MOMENTS: readonly Moment[] = [
     activity: "cutover",
     at: "destination",
     sees: puts("switched"),
+  },
+  {
+    what: "the cluster's object has just gone at the origin",
+    phase: "Cutover",
+    activity: "cutover",
+    at: "origin",
+    sees: ({ type, entry }, cluster) =>
+      type === "Delete" && entry.key === logicalClusterKey("/registry", cluster),
   },
   {
     what: "routing is awaited",
@@ -223,6 +235,7 @@ describe("kill -9 of the worker, while the tenant writes", () => {
 
   test("inside the fence, and again while that is taken off: the move goes on and loses nothing", async () => {
     await untilStruck(async () => {
+      const from = Date.now();
       const to = other(shard);
       const served = await lasting();
       const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
@@ -239,7 +252,14 @@ describe("kill -9 of the worker, while the tenant writes", () => {
       await lifting.seen;
       pending.push(...(await kill(move)));
       await finish(move, to, served);
-      return pending.join() === "cutover,cutover";
+      // The report tells of the fence that has refused users and came off again.
+      const { switched, outage } = await move.result();
+      const { fenceAt, earlierFences: earlier = [] } = switched!;
+      const seen = fences.spans(tenant.cluster, { from, until: fenceAt });
+      const isTold = (span: Span) => earlier.some((one) => one.from <= span.from && one.until >= span.until);
+      expect(seen.filter((span) => !isTold(span))).toEqual([]);
+      expect(outage!.earlier?.fences ?? 0).toBe(earlier.length);
+      return seen.length > 0 && pending.join() === "cutover,cutover";
     });
   });
 
@@ -266,6 +286,31 @@ describe("kill -9 of the worker, while the tenant writes", () => {
     });
   });
 
+  test("when a fence was noted down and never asked for: the next attempt cuts nobody off", async () => {
+    const [from, to] = [shard, other(shard)];
+    const served = await lasting();
+    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
+    await untilGate(move, "Cutover");
+    // What an attempt leaves that dies right then.
+    const noted = put(own(tenant.cluster).fence, JSON.stringify({ at: Date.now() }));
+    await bed.store(to).transact([], [noted]);
+    // kcp cuts the shard's watches over all clusters when it replaces the request context of one.
+    const { kubeconfig } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[from]!;
+    const everywhere = await RawWatch.open(kubeconfig!, "/clusters/*/api/v1/configmaps?watch=true");
+    expect(everywhere.status).toBe(200);
+    let isEnded = false;
+    void everywhere.ended.then(() => (isEnded = true));
+    const inPhase = async (phase: string) =>
+      await nextChange(bed.store("root"), (change) => fenceIn(phase)(change, tenant.cluster));
+    const [lifted, set] = [await inPhase("DestinationFinalize"), await inPhase("Migrating")];
+    await approve(move, "Cutover");
+    await finish(move, to, served);
+    const revisionOf = async ({ seen }: typeof set) => (await seen).entry.modRevision;
+    expect(await revisionOf(lifted)).toBeLessThan(await revisionOf(set));
+    expect(isEnded).toBe(false);
+    everywhere.close();
+  });
+
   test("when users are served again: what comes after is not counted as outage", async () => {
     await untilStruck(async () => {
       const to = other(shard);
@@ -277,7 +322,7 @@ describe("kill -9 of the worker, while the tenant writes", () => {
       await finish(move, to, served);
       const { outage, switched } = await move.result();
       expect(outage?.routingMs).toBe(Number(entry.value.toString()) - switched!.switchedAt);
-      return pending.join() === "awaitRouting";
+      return pending.join() === "cutover";
     });
   });
 

@@ -7,6 +7,7 @@ import type { ShardName } from "../harness/bed.ts";
 import { ownKeysLeft } from "../harness/keys.ts";
 import { failureOf, runMove } from "../harness/moves.ts";
 import { CONFIG_MAPS, Objects, configMap } from "../harness/objects.ts";
+import { createWorkspace } from "../../../testbed/workspaces.ts";
 import { EXPORTED, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 
 /** States of clusters, shards and stores in which a move would not be safe. */
@@ -90,6 +91,22 @@ describe("a cluster", () => {
     await bed.store("shard-1").transact([], [put(key, entry!.value)]);
     await expectRefused({ logicalCluster: cluster, to: "shard-1" }, "is on two shards: root, shard-1");
     await bed.store("shard-1").transact([], [remove(key)]);
+  });
+});
+
+describe("content", () => {
+  test.each([false, true])("that is owned by what comes in the cutover only (dryRun: %s)", async (dryRun) => {
+    const { cluster, path } = await makeWorkspace(bed, "owned", "root");
+    const objects = new Objects(bed.frontProxy, cluster);
+    await createWorkspace({ kubeconfig: bed.kubeconfig, name: "child", parent: path, shard: "root" });
+    const child = await objects.get(`${TENANCY}/workspaces/child`);
+    await objects.create(CONFIG_MAPS, configMap("childs", {}, child));
+    const failed = await failureOf(runMove(bed, { logicalCluster: cluster, to: "shard-1", dryRun }));
+    expect(failed).toMatchObject({ type: "Refused", details: { phase: "CopySnapshot" } });
+    expect(failed.message).toContain("configmaps");
+    expect(failed.message).toContain("Workspace child");
+    for (const shard of SHARDS) expect(await ownKeysLeft(bed.store(shard), cluster)).toEqual([]);
+    expect(await objects.find(`${CONFIG_MAPS}/childs`)).toBeDefined();
   });
 });
 

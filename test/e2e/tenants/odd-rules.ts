@@ -1,17 +1,9 @@
-import { once } from "node:events";
-import { readFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { expect } from "vitest";
 import { pollUntil } from "../../../kubernetes/wait.ts";
-import { CertificateAuthority } from "../../../testbed/certificates.ts";
 import { CONFIG_MAPS, SECRETS, configMap } from "../harness/objects.ts";
 import type { Objects } from "../harness/objects.ts";
 import { makeRobot, serverAs } from "../harness/robot.ts";
+import { ADMISSION, startWebhook } from "../harness/webhook.ts";
 import { API, makeNamespace } from "./oddity.ts";
 import type { Oddity } from "./oddity.ts";
 
@@ -91,7 +83,6 @@ function quota(): Oddity {
   };
 }
 
-const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
 const onConfigMaps = {
   apiGroups: [""],
   apiVersions: ["v1"],
@@ -141,57 +132,17 @@ async function untilRefused(objects: Objects, body: object): Promise<void> {
   await pollUntil(`${metadata.name} is refused`, look, { everyMs: 100, deadlineMs: 30_000 });
 }
 
-async function review(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const body = await request.toArray();
-  const { request: asked } = JSON.parse(Buffer.concat(body).toString()) as {
-    request: { uid: string; name: string };
-  };
-  const answer = { uid: asked.uid, allowed: asked.name !== "hooked" };
-  response.setHeader("content-type", "application/json");
-  response.end(
-    JSON.stringify({ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: answer }),
-  );
-}
-
 /** A webhook of the tenant, that refuses ConfigMaps called `hooked`. */
 function admissionWebhook(): Oddity {
   const hooked = configMap("hooked", {});
   let asked = 0;
-  let close: () => Promise<void>;
+  let webhook: AsyncDisposable;
   return {
     what: "an admission webhook",
     async before({ objects }) {
-      const dir = await mkdtemp(join(tmpdir(), "rehome-webhook-"));
-      const authority = await CertificateAuthority.create(dir, "webhook-ca");
-      const files = await authority.issue("webhook");
-      const server = createServer({ cert: readFileSync(files.cert), key: readFileSync(files.key) });
-      server.on("request", (request, response) => {
+      webhook = await startWebhook(objects, "CREATE", ({ name }) => {
         asked += 1;
-        void review(request, response);
-      });
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
-      close = async () => {
-        server.close();
-        server.closeAllConnections();
-        await rm(dir, { recursive: true, force: true });
-      };
-      await objects.create(`${ADMISSION}/validatingwebhookconfigurations`, {
-        apiVersion: "admissionregistration.k8s.io/v1",
-        kind: "ValidatingWebhookConfiguration",
-        metadata: { name: "hook" },
-        webhooks: [
-          {
-            name: "hook.rehome.test",
-            clientConfig: {
-              url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
-              caBundle: readFileSync(authority.file).toString("base64"),
-            },
-            rules: [onConfigMaps],
-            admissionReviewVersions: ["v1"],
-            sideEffects: "None",
-          },
-        ],
+        return name !== "hooked";
       });
       await untilRefused(objects, hooked);
     },
@@ -200,8 +151,7 @@ function admissionWebhook(): Oddity {
       await untilRefused(objects, hooked);
       expect(asked).toBeGreaterThan(before);
       await objects.create(CONFIG_MAPS, configMap("not-hooked", {}));
-      await objects.remove(`${ADMISSION}/validatingwebhookconfigurations/hook`);
-      await close();
+      await webhook[Symbol.asyncDispose]();
     },
   };
 }

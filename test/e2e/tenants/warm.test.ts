@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { pollUntil } from "../../../kubernetes/wait.ts";
 import { Bed } from "../harness/bed.ts";
 import type { ShardName } from "../harness/bed.ts";
-import { approve, startMove, untilGate } from "../harness/moves.ts";
+import { abort, approve, failureOf, startMove, untilGate } from "../harness/moves.ts";
 import { RawWatch } from "../harness/raw-watch.ts";
-import { CRDS, WIDGETS, crd, makeProvider, makeTenant } from "../harness/tenant.ts";
+import { CRDS, WIDGETS, crd, makeProvider, makeTenant, makeWorkspace } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
 
 /**
@@ -63,6 +63,27 @@ async function firstRequest(path: string): Promise<First> {
   watch.close();
   return { path, list: status, watch: watch.status, ms };
 }
+
+/** How many writes that are stored nowhere a shard has let through its admission. */
+async function reviewsAt(shard: ShardName): Promise<number> {
+  const { body } = await bed.shards[shard].api.request({ path: "/metrics" });
+  const isCount = (line: string) =>
+    line.startsWith("apiserver_request_total{") &&
+    line.includes('code="201"') &&
+    line.includes('resource="selfsubjectaccessreviews"');
+  const counts = body.split("\n").filter(isCount);
+  return counts.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
+}
+
+test("what admits writes is ready before the switch", async () => {
+  const before = await reviewsAt("shard-1");
+  const { cluster } = await makeWorkspace(bed, "warm", "root");
+  const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1", gates: ["Cutover"] });
+  await untilGate(move, "Cutover");
+  expect(await reviewsAt("shard-1")).toBeGreaterThan(before);
+  await abort(move);
+  await failureOf(move.result());
+});
 
 test.each<[string, ShardName]>([
   ["that has never had the cluster", "shard-1"],

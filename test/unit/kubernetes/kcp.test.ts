@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Entry } from "../../../etcd/store.ts";
 import { allowedDifference } from "../../../kubernetes/kcp/allowed.ts";
-import { cleanupOrder, copyStages, isLate } from "../../../kubernetes/kcp/families.ts";
+import { cleanupOrder, copyStages, isLate, isLateOwner } from "../../../kubernetes/kcp/families.ts";
 import {
   ANNOTATION,
   clusterPath,
@@ -44,7 +44,20 @@ describe("the order of families", () => {
     expect(isLate("tenancy.kcp.io/workspacesx/customresources")).toBe(false);
     expect(isLate("evil.dev/apiexports/customresources")).toBe(false);
   });
+
+  it("tells owners that come late by group and kind, in any version", () => {
+    expect(isLateKind("tenancy.kcp.io/v1alpha1", "Workspace")).toBe(true);
+    expect(isLateKind("apis.kcp.io/v1alpha2", "APIExport")).toBe(true);
+    expect(isLateKind("core.kcp.io/v1alpha1", "LogicalCluster")).toBe(true);
+    expect(isLateKind("apis.kcp.io/v1alpha2", "APIBinding")).toBe(false);
+    expect(isLateKind("evil.dev/v1", "APIExport")).toBe(false);
+    expect(isLateKind("v1", "ConfigMap")).toBe(false);
+  });
 });
+
+function isLateKind(apiVersion: string, kind: string): boolean {
+  return isLateOwner({ apiVersion, kind });
+}
 
 const entry = (key: string, value: unknown): Entry => ({
   key,

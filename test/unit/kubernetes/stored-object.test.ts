@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { encryptionOf, isPlain, kinshipOf, typeOf } from "../../../kubernetes/stored-object.ts";
+import { encryptionOf, isPlain, kinshipOf, ownersOf, typeOf } from "../../../kubernetes/stored-object.ts";
 
 /** A length-delimited protobuf field. */
 function field(number: number, content: Buffer): Buffer {
@@ -33,6 +33,18 @@ describe("stored objects", () => {
   it("tell whether they have owners, in protobuf", () => {
     expect(kinshipOf(protobuf(owned))).toEqual({ uid: "me", owners: ["a", "b"] });
     expect(kinshipOf(protobuf(named))).toBeUndefined();
+  });
+
+  it("name their owners, in protobuf and in JSON, unless they are encrypted", () => {
+    const shown = { apiVersion: "apis.kcp.io/v1alpha2", kind: "APIExport", name: "e", uid: "u" };
+    const fields = Object.entries({ 1: shown.kind, 3: shown.name, 4: shown.uid, 5: shown.apiVersion });
+    const reference = Buffer.concat(fields.map(([number, text]) => field(Number(number), Buffer.from(text))));
+    expect(ownersOf(protobuf(Buffer.concat([named, field(13, reference)])))).toEqual([shown]);
+    expect(ownersOf(Buffer.from(JSON.stringify({ metadata: { ownerReferences: [shown] } })))).toEqual([
+      shown,
+    ]);
+    expect(ownersOf(protobuf(named))).toEqual([]);
+    expect(ownersOf(Buffer.from('k8s:enc:aescbc:v1:key1:"ownerReferences"'))).toEqual([]);
   });
 
   it("are not taken in by data that looks like an owner", () => {
