@@ -97,6 +97,7 @@ async function observe(
   tell(
     `${system}, ${size} objects: nobody served for ${silence} ms, longest gap of a verb ${longestOf(byVerb)} ms, the move took ${ms} ms`,
   );
+  tell(`  the longest beside it: ${besideCut(account.gaps(window), cut)}`);
   const failed = account.failures(undefined).failed.filter(({ resource }) => resources.includes(resource));
   const of = (metric: string, unit: string, value: number): Sample => ({ system, size, metric, unit, value });
   return [
@@ -108,6 +109,16 @@ async function observe(
     of("failed", "requests", failed.length),
     of("the whole move", "s", Number((ms / 1000).toFixed(1))),
   ];
+}
+
+/** In words, for who looks for its cause. */
+function besideCut(gaps: readonly GapOf[], cut: Window): string {
+  const [gap] = gaps.filter(
+    ({ resource, from, to }) => resources.includes(resource) && (to < cut.from || from > cut.to),
+  );
+  if (gap === undefined) return "none";
+  const since = Math.round(gap.from - cut.from);
+  return `${gap.verb} ${gap.resource}, ${Math.round(gap.ms)} ms, begun ${since} ms after the cut, which took ${Math.round(cut.to - cut.from)} ms`;
 }
 
 /** All verbs together: their requests come so close that it is the time in which nobody is served. */
