@@ -36,7 +36,15 @@ const gardener = {
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], sequence: { groupOrder: 0 } } },
+      {
+        test: {
+          name: "unit",
+          include: ["test/unit/**/*.test.ts"],
+          sequence: { groupOrder: 0 },
+          // Some wait out times of the code itself, and a busy machine adds to them.
+          testTimeout: 60_000,
+        },
+      },
       {
         test: {
           name: "servers",
@@ -45,6 +53,7 @@ export default defineConfig({
           exclude: [...configDefaults.exclude, ...(whyNot === undefined ? [] : inNamespaces)],
           sequence: { groupOrder: 1 },
           testTimeout: 120_000,
+          expect: { poll: { timeout: 30_000 } },
           hookTimeout: 900_000,
           fileParallelism: false,
         },
@@ -56,6 +65,8 @@ export default defineConfig({
           include: ["test/e2e/{logical-cluster,clients,tenants}/**/*.test.ts"],
           sequence: { groupOrder: 2 },
           testTimeout: 600_000,
+          // kcp asks again after a minute where a fence, or a server that was gone, has kept it waiting.
+          expect: { poll: { timeout: 120_000 } },
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },
@@ -65,7 +76,7 @@ export default defineConfig({
           name: "control-plane",
           include: ["test/e2e/control-plane/**/*.test.ts"],
           sequence: { groupOrder: 3 },
-          testTimeout: 600_000,
+          testTimeout: 1_800_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
         },

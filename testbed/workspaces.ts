@@ -33,7 +33,10 @@ interface WorkspaceObject {
   readonly status?: { readonly phase?: string };
 }
 
-const defaultReadyWithinMs = 60_000;
+/** kcp's informers come back after a minute at most, where a server was gone for a moment. */
+const defaultReadyWithinMs = 120_000;
+/** kcp looks again after a fifth of a workspace's age, five minutes at most, whether what is in it has gone. */
+const goneWithinMs = 360_000;
 const lookEveryMs = 50;
 
 /**
@@ -73,7 +76,7 @@ export async function deleteWorkspace(
   const collection = `/clusters/${parent}/apis/tenancy.kcp.io/v1alpha1/workspaces`;
   const existing = await frontProxy.find<WorkspaceObject>({ path: `${collection}/${name}` });
   if (existing === undefined) return;
-  const signal = AbortSignal.timeout(defaultReadyWithinMs);
+  const signal = AbortSignal.timeout(goneWithinMs);
   const config = loadKubeconfig(kubeconfig, context);
   const gone = watchUntil(config, collection, name, existing, signal, (event) => event === "DELETED");
   await frontProxy.json({ method: "DELETE", path: `${collection}/${name}`, signal });

@@ -78,10 +78,11 @@ describe("abort", () => {
   });
 
   test("a second time, or while a failed move is undone, is refused", async () => {
-    const handle = await harness.start({ script: { Verify: "fail", "undo Copy": "fail" } });
-    await untilState(handle, ({ undoErrors }) => undoErrors.length > 0);
+    const handle = await harness.start({ script: { Verify: "fail", "undo Copy": "hold" } });
+    await harness.world.reached(handle.workflowId, "undo Copy");
     expect(await refusal(handle, "abort", ABORT)).toContain("the move is being undone already");
-    await handle.terminate();
+    harness.world.release(handle.workflowId, "undo Copy");
+    expect((await failureOf(handle.result())).type).toBe("Refused");
   });
 
   test("during the cutover is refused with the advice to ask again", async () => {

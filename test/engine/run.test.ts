@@ -93,7 +93,7 @@ describe("a failing phase", () => {
   );
 
   test("that took effect and then fell silent is undone too", async () => {
-    const handle = await harness.start({ script: { Copy: "hang once" }, stepTotalMs: 1500 });
+    const handle = await harness.start({ script: { Copy: "hang once" }, stepTotalMs: 5_000 });
     const failed = await failureOf(handle.result());
     expect(failed.type).toBe("Timeout");
     expect(deeds(handle.workflowId)).toEqual(["Lock", "Copy", "undo Copy", "undo Lock"]);
@@ -101,9 +101,10 @@ describe("a failing phase", () => {
   });
 
   test("whose undo fails: tries again until all is undone, and says so meanwhile", async () => {
-    const handle = await harness.start({ script: { Verify: "fail", "undo Copy": "fail once" } });
+    const handle = await harness.start({ script: { Verify: "fail", "undo Copy": "fail once then hold" } });
     const state = await untilState(handle, ({ undoErrors }) => undoErrors.length > 0);
     expect(state.undoErrors[0]).toMatchObject({ phase: "Copy", type: "Refused" });
+    harness.world.release(handle.workflowId, "undo Copy");
     expect((await failureOf(handle.result())).type).toBe("Refused");
     expect(deeds(handle.workflowId).slice(-3)).toEqual(["undo CatchUp", "undo Copy", "undo Lock"]);
     expect(await progressOf(handle)).toMatchObject({ status: "failed", undoErrors: [] });
@@ -136,7 +137,7 @@ describe("the point of no return", () => {
   });
 
   test("is never undone when nobody knows whether it took effect", async () => {
-    const handle = await harness.start({ script: { Cutover: "hang once" }, stepTotalMs: 1500 });
+    const handle = await harness.start({ script: { Cutover: "hang once" }, stepTotalMs: 5_000 });
     const state = await untilState(handle, ({ status }) => status === "needs attention");
     expect(state).toMatchObject({ phase: "Cutover", abortable: false, committed: false });
     const refused = await failureOf(

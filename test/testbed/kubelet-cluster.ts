@@ -8,6 +8,7 @@ import { CertificateAuthority } from "../../testbed/certificates.ts";
 import { getWithCertificate } from "../../testbed/https-probe.ts";
 import { writeKubeconfig } from "../../testbed/kubeconfig.ts";
 import { kubeletServer } from "../../testbed/kubelet/server.ts";
+import { keeper } from "../../testbed/network/keeper.ts";
 import { Server, stopAll } from "../../testbed/process.ts";
 import { findDebianProgram } from "../../testbed/programs/debian.ts";
 import { findProgram } from "../../testbed/programs/find.ts";
@@ -53,17 +54,16 @@ export async function startSmallCluster(dir: string, subnet: number): Promise<Sm
   const prefix = `10.75.${subnet}`;
   const address = `${prefix}.2`;
   await mkdir(dir, { recursive: true });
-  await makeNamespace(namespace, prefix);
   const servers: Server[] = [];
   const start = async (server: Server): Promise<Server> => {
     servers.push(server);
     return await server.start();
   };
-  const stop = async (): Promise<void> => {
-    await stopAll(servers.toReversed());
-    await run("ip", ["netns", "delete", namespace]);
-  };
+  const stop = async (): Promise<void> => await stopAll(servers.toReversed());
   try {
+    // First, so that the namespace is removed however this process ends.
+    await start(keeper([namespace], join(dir, "namespace.log")));
+    await makeNamespace(namespace, prefix);
     const etcd = await etcdServer(dir, namespace);
     await start(etcd);
     const { server, kubeconfig, admin, serviceAccountKey } = await apiServer(dir, namespace, prefix);
@@ -92,12 +92,13 @@ export async function startSmallCluster(dir: string, subnet: number): Promise<Sm
 }
 
 async function makeNamespace(namespace: string, prefix: string): Promise<void> {
-  const [outside, inside] = [`kubt${process.pid % 100_000}`, "veth0"];
+  // The link's outer end has the namespace's name too: by that it is removed with it.
+  const inside = "veth0";
   const commands = [
     `ip netns add ${namespace}`,
-    `ip link add ${outside} type veth peer name ${inside} netns ${namespace}`,
-    `ip address add ${prefix}.1/24 dev ${outside}`,
-    `ip link set ${outside} up`,
+    `ip link add ${namespace} type veth peer name ${inside} netns ${namespace}`,
+    `ip address add ${prefix}.1/24 dev ${namespace}`,
+    `ip link set ${namespace} up`,
     `ip -n ${namespace} address add ${prefix}.2/24 dev ${inside}`,
     `ip -n ${namespace} link set ${inside} up`,
     `ip -n ${namespace} link set lo up`,

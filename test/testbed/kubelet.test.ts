@@ -73,8 +73,14 @@ describe("a node that runs pods as processes", () => {
     );
     await kubectl.run("rollout", "status", "statefulset/kept", "--timeout=20s");
     expect(await kubectl.get("pvc/data-kept-0", ".status.phase")).toBe("Bound");
+    const uid = await kubectl.get("pod/kept-0", ".metadata.uid");
     await kubectl.run("delete", "pod", "kept-0");
-    await kubectl.run("rollout", "status", "statefulset/kept", "--timeout=20s");
+    // The StatefulSet's status may not know of the deletion yet.
+    await until(
+      () => kubectl.get("pod/kept-0", ".metadata.uid"),
+      (other) => other !== uid,
+    );
+    await kubectl.waitFor("pod/kept-0", "condition=Ready");
     expect(await insideOf("//claims", "cat /var/kept/data/starts")).toBe("xx");
 
     await cluster.kubelet.kill();
@@ -200,13 +206,16 @@ describe("a node that runs pods as processes", () => {
     const livenessProbe = {
       exec: { command: ["test", "!", "-e", "/tmp/sick"] },
       periodSeconds: 1,
+      // A slow answer is no sign of sickness here.
+      timeoutSeconds: 20,
       failureThreshold: 1,
     };
+    // Without the interval it would end by itself.
     const sick = container(
-      "setTimeout(() => require('fs').writeFileSync('/tmp/sick', ''), 500); process.on('SIGTERM', () => process.exit(0))",
-      {
-        livenessProbe,
-      },
+      `setTimeout(() => require('fs').writeFileSync('/tmp/sick', ''), 500);
+       process.on('SIGTERM', () => process.exit(0));
+       setInterval(() => {}, 1000)`,
+      { livenessProbe },
     );
     await kubectl.apply({
       apiVersion: "v1",

@@ -17,7 +17,7 @@ export async function expectSettledOn(bed: Bed, tenant: Tenant, shard: ShardName
 /** A cluster that was deleted is on no shard, and nothing of a move of it is left. Its keys may need a moment. */
 export async function expectNoTrace(bed: Bed, cluster: string): Promise<void> {
   for (const shard of SHARDS) {
-    await expect.poll(async () => await keysOf(bed.store(shard), cluster), { timeout: 30_000 }).toEqual([]);
+    await expect.poll(async () => await keysOf(bed.store(shard), cluster)).toEqual([]);
     expect(await ownKeysLeft(bed.store(shard), cluster)).toEqual([]);
   }
   expect(await migrationsOf(bed, cluster)).toEqual([]);

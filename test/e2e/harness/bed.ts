@@ -70,6 +70,16 @@ export class Bed {
     return this.shards[shard].store;
   }
 
+  /** Kills the worker, and starts it again when that is done. */
+  async withoutWorker<T>(whileDead: () => Promise<T>): Promise<T> {
+    await this.worker.kill();
+    try {
+      return await whileDead();
+    } finally {
+      await this.worker.start();
+    }
+  }
+
   /** Freezes a server of the test bed until disposed: it keeps its connections and answers nothing. */
   freeze(name: string): Disposable {
     const found = this.testbed.processes.find((process) => process.name === name);

@@ -130,7 +130,8 @@ export function own(cluster: string) {
   return ownKeys("/registry", cluster);
 }
 
-const AWAITED_FOR_MS = 60_000;
+/** Longer than a whole move. */
+const AWAITED_FOR_MS = 300_000;
 
 /** Resolves with the first change of a store, from now on, that `matches`. The watch is open when this returns. */
 export async function nextChange(

@@ -78,16 +78,28 @@ export async function stateOf(move: AnyMove): Promise<MigrationState> {
   return await move.query(progressQuery);
 }
 
+/** Tells whether what is looked at has been the same for too long: a walk through many phases may take longer. */
+function standstill(): (seen: string) => boolean {
+  let last: string | undefined;
+  let end = 0;
+  return (seen) => {
+    if (seen !== last) end = performance.now() + STATE_DEADLINE_MS;
+    last = seen;
+    return performance.now() > end;
+  };
+}
+
 /** Waits until the move's own account says that something holds. It can be learnt by asking only. */
 export async function untilState(
   move: AnyMove,
   holds: (state: MigrationState) => boolean,
 ): Promise<MigrationState> {
-  const end = performance.now() + STATE_DEADLINE_MS;
+  const isStuck = standstill();
   for (;;) {
     const state = await stateOf(move);
     if (holds(state)) return state;
-    if (performance.now() > end || ["completed", "failed", "aborted"].includes(state.status)) {
+    const { phase, status } = state;
+    if (isStuck(`${status} in ${phase}`) || ["completed", "failed", "aborted"].includes(status)) {
       throw new Error(`the move is not where it was awaited: ${JSON.stringify(state, undefined, 1)}`);
     }
     await delay(LOOK_EVERY_MS);
@@ -153,20 +165,25 @@ export async function attemptsOf(move: AnyMove): Promise<Map<string, number>> {
   return attempts;
 }
 
-/** The events of a move's history, as one text that shows what their payloads hold: those stand encoded in it. */
-export async function historyText(move: AnyMove): Promise<{ events: number; text: string }> {
+/** The events of a move's history, and as one text that shows what their payloads hold: those stand encoded in it. */
+export async function historyText(
+  move: AnyMove,
+): Promise<{ events: number; activities: number; text: string }> {
   const { events } = await move.fetchHistory();
   const text = JSON.stringify(events, (key, value: unknown) =>
     key === "data" && typeof value === "string" ? Buffer.from(value, "base64").toString() : value,
   );
-  return { events: events?.length ?? 0, text };
+  const activities = (events ?? []).filter((event) => event.activityTaskScheduledEventAttributes).length;
+  return { events: events?.length ?? 0, activities, text };
 }
 
 /** Waits until an activity runs: workers tell its start at once, the history only its end. */
 export async function untilPending(move: AnyMove, activity: string): Promise<void> {
-  const end = performance.now() + STATE_DEADLINE_MS;
-  while (!(await pendingActivities(move)).includes(activity)) {
-    if (performance.now() > end) throw new Error(`${activity} was never seen running`);
+  const isStuck = standstill();
+  for (;;) {
+    const pending = await pendingActivities(move);
+    if (pending.includes(activity)) return;
+    if (isStuck(pending.join())) throw new Error(`${activity} was never seen running`);
     await delay(LOOK_EVERY_MS);
   }
 }

@@ -27,7 +27,8 @@ interface List {
 }
 
 const RETRY_MS = 50;
-const RETRY_FOR_MS = 60_000;
+/** kcp asks again after a minute where a fence, or a server that was gone, has kept it waiting. */
+const PATIENCE_MS = 120_000;
 
 /** Collections of objects of one logical cluster, named by id or path, through one server. */
 export class Objects {
@@ -45,7 +46,7 @@ export class Objects {
 
   /** Creates an object; an API that has just been made may need a moment before it takes one. */
   async create(collection: string, body: object): Promise<KubeObject> {
-    const end = performance.now() + RETRY_FOR_MS;
+    const end = performance.now() + PATIENCE_MS;
     for (;;) {
       const path = this.path(collection);
       const { status, body: answer } = await this.server.request({ method: "POST", path, body });
@@ -70,7 +71,7 @@ export class Objects {
 
   /** Comes back when it is told to, as every client does: a custom resource that was never asked for is set up first. */
   async #read<T>(path: string): Promise<T> {
-    const end = performance.now() + RETRY_FOR_MS;
+    const end = performance.now() + PATIENCE_MS;
     for (;;) {
       try {
         return await this.server.json<T>({ path: this.path(path) });
@@ -94,13 +95,13 @@ export class Objects {
     await this.until(path, (found) => found === undefined);
   }
 
-  /** Waits until an object is as wished: two minutes, since kcp asks again after one where a fence has kept it waiting. */
+  /** Waits until an object is as wished. */
   async until(path: string, holds: (found: KubeObject | undefined) => boolean): Promise<void> {
     const look = async () => {
       const found = await this.find(path);
       return holds(found) || JSON.stringify(found ?? "absent").slice(0, 500);
     };
-    await pollUntil(`${this.path(path)} is as awaited`, look, { everyMs: 50, deadlineMs: 120_000 });
+    await pollUntil(`${this.path(path)} is as awaited`, look, { everyMs: 50, deadlineMs: PATIENCE_MS });
   }
 }
 

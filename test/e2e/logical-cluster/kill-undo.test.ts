@@ -78,9 +78,7 @@ async function strike({ activity, at, sees }: Moment): Promise<boolean> {
   const { seen } = await nextChange(bed.store(at), (change) => sees(change, tenant.cluster));
   await abort(move);
   await seen;
-  await bed.worker.kill();
-  const pending = await pendingActivities(move);
-  await bed.worker.start();
+  const pending = await bed.withoutWorker(async () => await pendingActivities(move));
   expect((await failureOf(move.result())).type).toBe("Aborted");
   return pending.includes(activity) && ((await attemptsOf(move)).get(activity) ?? 0) > 1;
 }

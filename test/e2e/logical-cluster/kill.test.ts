@@ -159,14 +159,11 @@ const some = MOMENTS.filter(
 );
 const chosen = isThorough ? MOMENTS : some;
 /** As many as the moments of one phase, and as many again for those at which the activity had ended already. */
-const MOST_MOVES = 6;
+const MOST_MOVES = 8;
 
 /** @returns what had begun and not ended. To be checked at the end only: the next move starts where this one ends. */
 async function kill(move: Move): Promise<string[]> {
-  await bed.worker.kill();
-  const pending = await pendingActivities(move);
-  await bed.worker.start();
-  return pending;
+  return await bed.withoutWorker(async () => await pendingActivities(move));
 }
 
 /** The worker may have ended the activity between the change that was awaited and its death: then once more. */
@@ -225,7 +222,8 @@ describe("kill -9 of the worker, while the tenant writes", () => {
       const ended = new AbortController();
       const result = move.result().finally(() => ended.abort());
       const { api } = bed.shards[from];
-      while (!ended.signal.aborted && !(await isFenced([api], tenant.cluster, "migration")));
+      const isUp = async () => await isFenced([api], tenant.cluster, "migration").catch(() => false);
+      while (!ended.signal.aborted && !(await isUp()));
       const pending = await kill(move);
       await result;
       await finish(move, to, served);

@@ -110,7 +110,7 @@ export async function bindOnce(bed: Bed, shard: ShardName, provider: Workspace):
   const asGroups = [BINDERS, "system:authenticated"];
   const mayRead = async () =>
     (await api.request({ path: clusterPath(cluster, CONFIG_MAPS), asGroups })).status;
-  await expect.poll(mayRead, { timeout: 30_000 }).toBe(200);
+  await expect.poll(mayRead).toBe(200);
   const { status, body } = await api.request({
     method: "POST",
     path: clusterPath(cluster, `${APIS}/apibindings`),

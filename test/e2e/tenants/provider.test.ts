@@ -200,10 +200,8 @@ describe("a consumer whose provider has claimed its ConfigMaps", () => {
       [ALL_CONFIG_MAPS, "claimed"],
       [ALL_CONFIG_MAPS, "new"],
     ] as const) {
-      await expect
-        .poll(async () => await seen("shard-1", resource), { timeout: 30_000 })
-        .toContain(`${atRoot.cluster}/${name}`);
-      await expect.poll(async () => await seen("root", resource), { timeout: 30_000 }).toEqual([]);
+      await expect.poll(async () => await seen("shard-1", resource)).toContain(`${atRoot.cluster}/${name}`);
+      await expect.poll(async () => await seen("root", resource)).toEqual([]);
     }
     await writeAsProvider(bed, provider, "shard-1", atRoot, "after-move");
   });

@@ -202,6 +202,19 @@ describe("abort", () => {
     expect(refuseAbort(state)).toContain("being undone already");
     expect(state.abort).toEqual({ by: "ada", at: 1003, reason: "no", phase: "Copy" });
   });
+
+  test("is not possible while a failed undo waits for its next attempt", () => {
+    const state = after(
+      admitted,
+      run("Copy"),
+      { type: "undo started", at: 1003 },
+      { type: "undo step started", at: 1003, phase: "Copy" },
+      { type: "undo step failed", at: 1004, phase: "Copy", failure: "Refused", message: "no" },
+      { type: "attention needed", at: 1004, phase: "Copy" },
+    );
+    expect(state.status).toBe("needs attention");
+    expect(refuseAbort(state)).toContain("being undone already");
+  });
 });
 
 describe("gates and pauses", () => {

@@ -136,6 +136,15 @@ function clientMetadata(name: string): V1ObjectMeta {
 /** The Secret of the clients is called like this too. */
 export const vpnClientMetadata = clientMetadata("vpn-shoot");
 
+/** Clients share the node's network, and get the addresses and the names of devices of those that ended. */
+const connected = [
+  // Each answers for its own tunnel address only.
+  "echo 1 > /proc/sys/net/ipv4/conf/$dev/arp_ignore",
+  // One that was killed while it retired has left this.
+  "ip rule del pref 5 iif $dev to $ifconfig_local blackhole 2> /dev/null",
+  `echo $dev $ifconfig_local > ${connectedFile}`,
+].join("; ");
+
 /** Configuration of the clients; whom to dial is added by the container. */
 export function vpnClientConfig(): V1ConfigMap {
   const settings = [
@@ -152,8 +161,7 @@ export function vpnClientConfig(): V1ConfigMap {
     "resolv-retry infinite",
     "verb 3",
     "script-security 2",
-    // Clients share the node's network: each answers for its own tunnel address only.
-    `up "/bin/sh -c 'echo 1 > /proc/sys/net/ipv4/conf/$dev/arp_ignore; echo $dev $ifconfig_local > ${connectedFile}'"`,
+    `up "/bin/sh -c '${connected}'"`,
     `down "/bin/sh -c 'rm -f ${connectedFile}'"`,
   ];
   return configMap(vpnClientMetadata, { "client.conf": `${settings.join("\n")}\n` });
