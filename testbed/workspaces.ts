@@ -97,7 +97,7 @@ async function awaitReady(
   );
 }
 
-/** Watches one object from `last` on until `reached` says so; a watch that the server ends is resumed. */
+/** Watches one object from `last` on until `reached` says so; a watch that ends, or has been silent for 30 s, is resumed. */
 async function watchUntil(
   config: KubeConfig,
   collection: string,
@@ -120,7 +120,7 @@ async function watchUntil(
         latest = workspace;
         if (reached(event, workspace)) resolve(workspace);
       },
-      (error: unknown) => (error instanceof Error ? reject(error) : resolve(undefined)),
+      (error: unknown) => (isFailure(error) ? reject(error) : resolve(undefined)),
     );
     const onTimeout = () =>
       reject(new Error(`workspace ${name} is still ${latest.status?.phase ?? "without a phase"}`));
@@ -133,6 +133,11 @@ async function watchUntil(
       watch.abort();
     }
   }
+}
+
+/** Not that of a watch that was silent, which the client ends (@kubernetes/client-node, `requestTimeoutMs`). */
+function isFailure(error: unknown): error is Error {
+  return error instanceof Error && error.name !== "TimeoutError";
 }
 
 /** The front-proxy learns of a new cluster a moment after it is Ready, and tells nobody when it has. */
