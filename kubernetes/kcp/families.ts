@@ -1,3 +1,5 @@
+import type { Owner } from "../stored-object.ts";
+
 /** What kcp v0.32.3's controllers do with a copied object before its LogicalCluster is there decides its turn. */
 
 const FIRST = ["apiextensions.k8s.io/customresourcedefinitions", "apis.kcp.io/apibindings"];
@@ -42,13 +44,7 @@ export function isLate(family: string): boolean {
 }
 
 /** Whether an owner, as a reference names it, is not at the destination before the cutover. */
-export function isLateOwner({
-  apiVersion,
-  kind,
-}: {
-  readonly apiVersion: string;
-  readonly kind: string;
-}): boolean {
+export function isLateOwner({ apiVersion, kind }: Pick<Owner, "apiVersion" | "kind">): boolean {
   const [group] = apiVersion.split("/");
   return [...LATE, ...LOGICAL_CLUSTERS].includes(`${group}/${kind.toLowerCase()}s`);
 }

@@ -170,6 +170,14 @@ async function copyAll(move: Awaited<ReturnType<typeof startMove>>) {
   return { copied, revision, ranges };
 }
 
+/** A move of so many keys that has copied all of them. */
+async function startCopied(count: number) {
+  const { ours } = tenants(count);
+  await fill(stores.origin, text(ours));
+  const move = await startMove(stores, CLUSTER);
+  return { ours, move, ...(await copyAll(move)) };
+}
+
 function ownedObject(uid: string, ...owners: string[]): string {
   return JSON.stringify({ metadata: { uid, ownerReferences: owners.map((owner) => ({ uid: owner })) } });
 }
@@ -235,10 +243,7 @@ describe("copying a cluster", () => {
   });
 
   it("repairs what differs and deletes what is too much", async () => {
-    const { ours } = tenants(300);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(300);
     await stores.destination.transact(
       [],
       [
@@ -443,10 +448,7 @@ describe("following changes", () => {
   );
 
   it("leaves out the families that wait, and tells from where they may be read", async () => {
-    const { ours } = tenants(5);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(5);
     const waits = `${PREFIX}/apis.kcp.io/apiexports/customresources/${CLUSTER}/one`;
     await stores.origin.transact([], [put(waits, "not yet")]);
     await stores.origin.transact([], [put(ours[0]!, "at once")]);
@@ -462,10 +464,7 @@ describe("following changes", () => {
   });
 
   it("records its position on a quiet shard too, before the origin compacts the history behind it", async () => {
-    const { ours } = tenants(2);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    const { revision } = await copyAll(move);
+    const { move, revision } = await startCopied(2);
     await using running = await startTail(stores.origin, move.writer, { cluster: CLUSTER, signal: never });
     const passed = async () => {
       const until = await pulse(move.origin);
@@ -486,10 +485,7 @@ describe("following changes", () => {
   });
 
   it("does not raise the destination, however fast the origin counts: two moves would do so against each other", async () => {
-    const { ours } = tenants(5);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(5);
     const noise = Array.from({ length: 3_000 }, (_, i) => i);
     await Promise.all(
       noise.map((i) => stores.origin.transact([], [put(`${PREFIX}/core/configmaps/other/ns/${i}`, "")])),
@@ -519,10 +515,7 @@ describe("following changes", () => {
   });
 
   it("says so when its place in the history has been compacted", async () => {
-    const { ours } = tenants(5);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(5);
     for (const key of ours) await stores.origin.transact([], [put(key, "changed")]);
     await compact(stores.origin);
     const until = await pulse(move.origin);
@@ -620,10 +613,7 @@ describe("past deletions", () => {
 
 describe("deleting at the origin", () => {
   it("leaves a key that changed after the drain, and hands it over", async () => {
-    const { ours } = tenants(450);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    const { ranges } = await copyAll(move);
+    const { ours, move, ranges } = await startCopied(450);
     const drained = await pulse(move.origin);
     await stores.origin.transact([], [put(ours[7]!, "late")]);
     const late: string[] = [];
@@ -641,10 +631,7 @@ describe("deleting at the origin", () => {
 
 describe("late writes", () => {
   it("carries puts, creations and deletions over, once, and reports what has changed on both sides", async () => {
-    const { ours } = tenants(10);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(10);
     const drained = await pulse(move.origin);
     const created = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
     await stores.origin.transact(
@@ -674,10 +661,7 @@ describe("late writes", () => {
   });
 
   it("are not carried over again when the attempt has died before it recorded them, and users have gone on", async () => {
-    const { ours } = tenants(10);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(10);
     const drainedAt = await pulse(move.origin);
     const created = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
     await stores.origin.transact([], [put(ours[0]!, "late"), remove(ours[1]!), put(created, "late")]);
@@ -696,10 +680,7 @@ const isShardsOwn = (_: Entry, { value }: Entry) => value.toString().startsWith(
 
 describe("a late write of what each shard's own controllers write", () => {
   it("is neither carried over nor a conflict, whatever the destination's have written", async () => {
-    const { ours } = tenants(10);
-    await fill(stores.origin, text(ours));
-    const move = await startMove(stores, CLUSTER);
-    await copyAll(move);
+    const { ours, move } = await startCopied(10);
     const drainedAt = await pulse(move.origin);
     const [both, alone, mixed] = ours as [string, string, string];
     await stores.origin.transact([], [put(both, "own a"), put(alone, "own a"), put(mixed, "a")]);
@@ -816,10 +797,7 @@ describe("finding a cluster", () => {
 });
 
 async function lateCreation(options: { compacted: boolean }) {
-  const { ours } = tenants(3);
-  await fill(stores.origin, text(ours));
-  const move = await startMove(stores, CLUSTER);
-  await copyAll(move);
+  const { move } = await startCopied(3);
   const drainedAt = await pulse(move.origin);
   const key = `${PREFIX}/core/configmaps/${CLUSTER}/default/new`;
   await stores.origin.transact([], [put(key, "late")]);
