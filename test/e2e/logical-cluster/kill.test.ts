@@ -214,22 +214,25 @@ describe("kill -9 of the worker, while the tenant writes", () => {
     return moments.filter((moment) => !struck.includes(moment) || !wasRepeated(moment));
   }
 
-  test("while the origin refuses requests: the move goes on and loses nothing", async () => {
-    await untilStruck(async () => {
-      const [from, to] = [shard, other(shard)];
-      const served = await lasting();
-      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
-      const ended = new AbortController();
-      const result = move.result().finally(() => ended.abort());
-      const { api } = bed.shards[from];
-      const isUp = async () => await isFenced([api], tenant.cluster, "migration").catch(() => false);
-      while (!ended.signal.aborted && !(await isUp()));
-      const pending = await kill(move);
-      await result;
-      await finish(move, to, served);
-      return pending.includes("cutover") && ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
-    });
-  });
+  test.runIf(isThorough)(
+    "while the origin refuses requests: the move goes on and loses nothing",
+    async () => {
+      await untilStruck(async () => {
+        const [from, to] = [shard, other(shard)];
+        const served = await lasting();
+        const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+        const ended = new AbortController();
+        const result = move.result().finally(() => ended.abort());
+        const { api } = bed.shards[from];
+        const isUp = async () => await isFenced([api], tenant.cluster, "migration").catch(() => false);
+        while (!ended.signal.aborted && !(await isUp()));
+        const pending = await kill(move);
+        await result;
+        await finish(move, to, served);
+        return pending.includes("cutover") && ((await attemptsOf(move)).get("cutover") ?? 0) > 1;
+      });
+    },
+  );
 
   test("inside the fence, and again while that is taken off: the move goes on and loses nothing", async () => {
     await untilStruck(async () => {
@@ -284,61 +287,70 @@ describe("kill -9 of the worker, while the tenant writes", () => {
     });
   });
 
-  test("when a fence was noted down and never asked for: the next attempt cuts nobody off", async () => {
-    const [from, to] = [shard, other(shard)];
-    const served = await lasting();
-    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
-    await untilGate(move, "Cutover");
-    // What an attempt leaves that dies right then.
-    const noted = put(own(tenant.cluster).fence, JSON.stringify({ at: Date.now() }));
-    await bed.store(to).transact([], [noted]);
-    // kcp cuts the shard's watches over all clusters when it replaces the request context of one.
-    const { kubeconfig } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[from]!;
-    const everywhere = await RawWatch.open(kubeconfig!, "/clusters/*/api/v1/configmaps?watch=true");
-    expect(everywhere.status).toBe(200);
-    let isEnded = false;
-    void everywhere.ended.then(() => (isEnded = true));
-    const inPhase = async (phase: string) =>
-      await nextChange(bed.store("root"), (change) => fenceIn(phase)(change, tenant.cluster));
-    const [lifted, set] = [await inPhase("DestinationFinalize"), await inPhase("Migrating")];
-    await approve(move, "Cutover");
-    await finish(move, to, served);
-    const revisionOf = async ({ seen }: typeof set) => (await seen).entry.modRevision;
-    expect(await revisionOf(lifted)).toBeLessThan(await revisionOf(set));
-    expect(isEnded).toBe(false);
-    everywhere.close();
-  });
+  test.runIf(isThorough)(
+    "when a fence was noted down and never asked for: the next attempt cuts nobody off",
+    async () => {
+      const [from, to] = [shard, other(shard)];
+      const served = await lasting();
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
+      await untilGate(move, "Cutover");
+      // What an attempt leaves that dies right then.
+      const noted = put(own(tenant.cluster).fence, JSON.stringify({ at: Date.now() }));
+      await bed.store(to).transact([], [noted]);
+      // kcp cuts the shard's watches over all clusters when it replaces the request context of one.
+      const { kubeconfig } = loadConfig(bed.testbed.rehomeConfig).kcp!.shards[from]!;
+      const everywhere = await RawWatch.open(kubeconfig!, "/clusters/*/api/v1/configmaps?watch=true");
+      expect(everywhere.status).toBe(200);
+      let isEnded = false;
+      void everywhere.ended.then(() => (isEnded = true));
+      const inPhase = async (phase: string) =>
+        await nextChange(bed.store("root"), (change) => fenceIn(phase)(change, tenant.cluster));
+      const [lifted, set] = [await inPhase("DestinationFinalize"), await inPhase("Migrating")];
+      await approve(move, "Cutover");
+      await finish(move, to, served);
+      const revisionOf = async ({ seen }: typeof set) => (await seen).entry.modRevision;
+      expect(await revisionOf(lifted)).toBeLessThan(await revisionOf(set));
+      expect(isEnded).toBe(false);
+      everywhere.close();
+    },
+  );
 
-  test("when users are served again: what comes after is not counted as outage", async () => {
-    await untilStruck(async () => {
+  test.runIf(isThorough)(
+    "when users are served again: what comes after is not counted as outage",
+    async () => {
+      await untilStruck(async () => {
+        const to = other(shard);
+        const served = await lasting();
+        const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
+        const routed = await nextChange(bed.store(to), (change) => puts("routed")(change, tenant.cluster));
+        const { entry } = await routed.seen;
+        const pending = await kill(move);
+        await finish(move, to, served);
+        const { outage, switched } = await move.result();
+        expect(outage?.routingMs).toBe(Number(entry.value.toString()) - switched!.switchedAt);
+        return pending.join() === "cutover";
+      });
+    },
+  );
+
+  test.runIf(isThorough)(
+    "a worker that is replaced while a move waits for a person leaves it waiting",
+    async () => {
       const to = other(shard);
       const served = await lasting();
-      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, timeouts: IMPATIENT });
-      const routed = await nextChange(bed.store(to), (change) => puts("routed")(change, tenant.cluster));
-      const { entry } = await routed.seen;
-      const pending = await kill(move);
+      await bed.worker.stop();
+      const leaving = await makeWorker(bed.testbed.rehomeConfig, "--shutdown-grace-ms", "200");
+      await leaving.start();
+      const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
+      await untilGate(move, "Cutover");
+      await untilPending(move, "follow");
+      await leaving.stop();
+      await bed.worker.start();
+      await untilPending(move, "follow");
+      await approve(move, "Cutover");
       await finish(move, to, served);
-      const { outage, switched } = await move.result();
-      expect(outage?.routingMs).toBe(Number(entry.value.toString()) - switched!.switchedAt);
-      return pending.join() === "cutover";
-    });
-  });
-
-  test("a worker that is replaced while a move waits for a person leaves it waiting", async () => {
-    const to = other(shard);
-    const served = await lasting();
-    await bed.worker.stop();
-    const leaving = await makeWorker(bed.testbed.rehomeConfig, "--shutdown-grace-ms", "200");
-    await leaving.start();
-    const move = await startMove(bed, { logicalCluster: tenant.cluster, to, gates: ["Cutover"] });
-    await untilGate(move, "Cutover");
-    await untilPending(move, "follow");
-    await leaving.stop();
-    await bed.worker.start();
-    await untilPending(move, "follow");
-    await approve(move, "Cutover");
-    await finish(move, to, served);
-  });
+    },
+  );
 
   test("has lost no write of the tenant, over all these moves", async () => {
     await churn.stop();
@@ -361,48 +373,51 @@ describe("kill -9 of the worker, while the tenant writes", () => {
   }
 });
 
-test("kill -9 in the middle of a large move, three times: nothing is copied twice", async () => {
-  const count = 10_000;
-  const large = await makeTenant(bed, "root", await makeProvider(bed, "root"));
-  await putConfigMaps(bed.store("root"), large.cluster, count, { payload: "x".repeat(500) });
-  const from = (await bed.store("shard-1").head()) + 1n;
-  const gates = ["OriginCleanup"];
-  const move = await startMove(bed, {
-    logicalCluster: large.cluster,
-    to: "shard-1",
-    timeouts: IMPATIENT,
-    gates,
-  });
+test.runIf(isThorough)(
+  "kill -9 in the middle of a large move, three times: nothing is copied twice",
+  async () => {
+    const count = 10_000;
+    const large = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+    await putConfigMaps(bed.store("root"), large.cluster, count, { payload: "x".repeat(500) });
+    const from = (await bed.store("shard-1").head()) + 1n;
+    const gates = ["OriginCleanup"];
+    const move = await startMove(bed, {
+      logicalCluster: large.cluster,
+      to: "shard-1",
+      timeouts: IMPATIENT,
+      gates,
+    });
 
-  const half = `/registry/core/configmaps/${large.cluster}/default/bulk-5`;
-  const copying = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key.startsWith(half));
-  await copying.seen;
-  const pending = [await kill(move)];
-  await untilPending(move, "verify");
-  pending.push(await kill(move));
-  await untilGate(move, "OriginCleanup");
-  const copied = await putsOf(bed.store("shard-1"), large.cluster, from);
+    const half = `/registry/core/configmaps/${large.cluster}/default/bulk-5`;
+    const copying = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key.startsWith(half));
+    await copying.seen;
+    const pending = [await kill(move)];
+    await untilPending(move, "verify");
+    pending.push(await kill(move));
+    await untilGate(move, "OriginCleanup");
+    const copied = await putsOf(bed.store("shard-1"), large.cluster, from);
 
-  const deleting = await nextChange(
-    bed.store("root"),
-    ({ type, entry }) => type === "Delete" && entry.key.startsWith(half),
-  );
-  await approve(move, "OriginCleanup");
-  await deleting.seen;
-  pending.push(await kill(move));
-  const report = await move.result();
-  expect(report).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
-  expect(report.switched?.keys).toBeGreaterThan(count);
+    const deleting = await nextChange(
+      bed.store("root"),
+      ({ type, entry }) => type === "Delete" && entry.key.startsWith(half),
+    );
+    await approve(move, "OriginCleanup");
+    await deleting.seen;
+    pending.push(await kill(move));
+    const report = await move.result();
+    expect(report).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+    expect(report.switched?.keys).toBeGreaterThan(count);
 
-  for (const [i, activity] of ["copySnapshot", "verify", "cleanOrigin"].entries()) {
-    expect(pending[i]).toContain(activity);
-  }
-  const bulk = [...copied].filter(([key]) => key.includes("/bulk-"));
-  expect(bulk).toHaveLength(count);
-  expect(bulk.filter(([, times]) => times > 1)).toEqual([]);
-  expect((await large.objects.list(`${CONFIG_MAPS}?limit=20000`)).items).toHaveLength(count + 4);
-  await expectSettledOn(bed, large, "shard-1");
-});
+    for (const [i, activity] of ["copySnapshot", "verify", "cleanOrigin"].entries()) {
+      expect(pending[i]).toContain(activity);
+    }
+    const bulk = [...copied].filter(([key]) => key.includes("/bulk-"));
+    expect(bulk).toHaveLength(count);
+    expect(bulk.filter(([, times]) => times > 1)).toEqual([]);
+    expect((await large.objects.list(`${CONFIG_MAPS}?limit=20000`)).items).toHaveLength(count + 4);
+    await expectSettledOn(bed, large, "shard-1");
+  },
+);
 
 test("in no state that a fence has had in all these moves would kcp have copied or deleted anything", () => {
   const phases = new Set(fences.states.map(({ phase }) => phase));

@@ -95,29 +95,32 @@ describe("a fence budget that cannot be kept", () => {
 });
 
 describe("a destination that is full when the switch is made", () => {
-  test("does not keep the origin from serving, and gets the cluster when it has room again", async () => {
-    const { cluster } = await makeWorkspace(bed, "overflowing", "root");
-    const { seen } = await nextChange(
-      bed.store("shard-1"),
-      ({ entry, type }) => type === "Put" && entry.key === own(cluster).fence,
-    );
-    const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1" });
-    await seen;
-    await bed.worker.freeze();
-    {
-      await using _ = await raiseAlarm(bed, "shard-1");
-      bed.worker.thaw();
-      const { lastError } = await untilState(move, ({ comebacks }) => comebacks > 0);
-      expect(lastError).toMatchObject({ type: "FenceBudgetExceeded" });
-      const path = clusterPath(cluster, "/api/v1/namespaces/default");
-      expect((await bed.shards.root.api.request({ path })).status).toBe(200);
-    }
-    expect(await move.result()).toMatchObject({ verified: true, to: "shard-1" });
-  });
+  test.runIf(isThorough)(
+    "does not keep the origin from serving, and gets the cluster when it has room again",
+    async () => {
+      const { cluster } = await makeWorkspace(bed, "overflowing", "root");
+      const { seen } = await nextChange(
+        bed.store("shard-1"),
+        ({ entry, type }) => type === "Put" && entry.key === own(cluster).fence,
+      );
+      const move = await startMove(bed, { logicalCluster: cluster, to: "shard-1" });
+      await seen;
+      await bed.worker.freeze();
+      {
+        await using _ = await raiseAlarm(bed, "shard-1");
+        bed.worker.thaw();
+        const { lastError } = await untilState(move, ({ comebacks }) => comebacks > 0);
+        expect(lastError).toMatchObject({ type: "FenceBudgetExceeded" });
+        const path = clusterPath(cluster, "/api/v1/namespaces/default");
+        expect((await bed.shards.root.api.request({ path })).status).toBe(200);
+      }
+      expect(await move.result()).toMatchObject({ verified: true, to: "shard-1" });
+    },
+  );
 });
 
 describe("a move whose workflow was terminated", () => {
-  test("keeps others out by name, and goes on when it is reset", async () => {
+  test.runIf(isThorough)("keeps others out by name, and goes on when it is reset", async () => {
     const move = await startMove(bed, { logicalCluster: tenant.path, to: "shard-1", gates: ["Cutover"] });
     await untilGate(move, "Cutover");
     await move.terminate("by mistake");
@@ -135,24 +138,31 @@ describe("a move whose workflow was terminated", () => {
   });
 });
 
-test("a move that is reset to before its copy and then aborted undoes also what its history knows nothing of", async () => {
-  const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
-  const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates: ["Cutover"] });
-  // The fence is ready, and the cluster claimed for it.
-  await untilGate(move, "Cutover");
-  const { events } = await move.fetchHistory();
-  const copy = events?.find(
-    ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name === "copySnapshot",
-  );
-  const again = await reset(move, copy!.activityTaskScheduledEventAttributes!.workflowTaskCompletedEventId!);
-  await abort(again);
-  const { type, details } = await failureOf(again.result());
-  expect(type).toBe("Aborted");
-  // The abort may come before the copy begins again.
-  expect(details?.phase).toMatch(/^(AlignRevisions|CopySnapshot|Tail)$/);
-  await expectSettledOn(bed, moved, "root");
-  await expectAlive(moved);
-});
+test.runIf(isThorough)(
+  "a move that is reset to before its copy and then aborted undoes also what its history knows nothing of",
+  async () => {
+    const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+    const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates: ["Cutover"] });
+    // The fence is ready, and the cluster claimed for it.
+    await untilGate(move, "Cutover");
+    const { events } = await move.fetchHistory();
+    const copy = events?.find(
+      ({ activityTaskScheduledEventAttributes: scheduled }) =>
+        scheduled?.activityType?.name === "copySnapshot",
+    );
+    const again = await reset(
+      move,
+      copy!.activityTaskScheduledEventAttributes!.workflowTaskCompletedEventId!,
+    );
+    await abort(again);
+    const { type, details } = await failureOf(again.result());
+    expect(type).toBe("Aborted");
+    // The abort may come before the copy begins again.
+    expect(details?.phase).toMatch(/^(AlignRevisions|CopySnapshot|Tail)$/);
+    await expectSettledOn(bed, moved, "root");
+    await expectAlive(moved);
+  },
+);
 
 test.runIf(isThorough)(
   "what others own is left alone by the garbage collector of a shard where copies of it were deleted before",

@@ -8,6 +8,7 @@ import { CONFIG_MAPS, configMap } from "../harness/objects.ts";
 import { RawWatch } from "../harness/raw-watch.ts";
 import { GADGETS, GROUP, WIDGETS, makeProvider, makeTenant } from "../harness/tenant.ts";
 import type { Tenant } from "../harness/tenant.ts";
+import { isThorough } from "../harness/thorough.ts";
 
 let bed: Bed;
 let tenant: Tenant;
@@ -179,7 +180,7 @@ describe("a shard that has had the cluster before, and counts ahead", () => {
     resumed.close();
   }
 
-  test("tells nobody of copies that it lost when a move was aborted", async () => {
+  test.runIf(isThorough)("tells nobody of copies that it lost when a move was aborted", async () => {
     const moved = await makeTenant(bed, "root", await makeProvider(bed, "root"));
     const move = await startMove(bed, { logicalCluster: moved.cluster, to: "shard-1", gates: ["Cutover"] });
     await untilGate(move, "Cutover");

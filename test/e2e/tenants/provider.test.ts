@@ -148,23 +148,26 @@ describe("a provider with consumers on both shards", () => {
     await expectBindable(provider, "shard-1");
   });
 
-  test("can be so when the worker dies while an object stands for the cluster at its origin", async () => {
-    const input = { logicalCluster: provider.path, to: "root", gates: ["Finalize"], timeouts: IMPATIENT };
-    const move = await startMove(bed, input);
-    await untilGate(move, "Finalize");
-    const key = logicalClusterKey(bed.store("shard-1").prefix, provider.cluster);
-    const { seen } = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key === key);
-    await approve(move, "Finalize");
-    await seen;
-    await bed.worker.kill();
-    await bed.worker.start();
-    expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
-    expect((await attemptsOf(move)).get("finalize")).toBeGreaterThan(1);
-    await expectBindable(provider, "root");
-    await runMove(bed, { logicalCluster: provider.path, to: "shard-1" });
-  });
+  test.runIf(isThorough)(
+    "can be so when the worker dies while an object stands for the cluster at its origin",
+    async () => {
+      const input = { logicalCluster: provider.path, to: "root", gates: ["Finalize"], timeouts: IMPATIENT };
+      const move = await startMove(bed, input);
+      await untilGate(move, "Finalize");
+      const key = logicalClusterKey(bed.store("shard-1").prefix, provider.cluster);
+      const { seen } = await nextChange(bed.store("shard-1"), ({ entry }) => entry.key === key);
+      await approve(move, "Finalize");
+      await seen;
+      await bed.worker.kill();
+      await bed.worker.start();
+      expect(await move.result()).toMatchObject({ verified: true, cleaned: { conflicts: [] } });
+      expect((await attemptsOf(move)).get("finalize")).toBeGreaterThan(1);
+      await expectBindable(provider, "root");
+      await runMove(bed, { logicalCluster: provider.path, to: "shard-1" });
+    },
+  );
 
-  test("can be so when it comes back to where it has been", async () => {
+  test.runIf(isThorough)("can be so when it comes back to where it has been", async () => {
     for (const to of ["root", "shard-1"] as const) {
       const report = await runMove(bed, { logicalCluster: provider.path, to });
       // Nothing but what every move leaves.

@@ -44,6 +44,18 @@ export function service(name: string, options: ServiceOptions): V1Service {
   };
 }
 
+/**
+ * Ready as soon as a command succeeds. It is asked often until then only, since each time starts processes, for which
+ * machines with many of these pods have no time to spare.
+ */
+export function readyWhen(...command: string[]): Pick<V1Container, "startupProbe" | "readinessProbe"> {
+  const exec = { command };
+  return {
+    startupProbe: { exec, periodSeconds: 1, failureThreshold: 3_600 },
+    readinessProbe: { exec, periodSeconds: 10 },
+  };
+}
+
 export interface DeploymentOptions {
   readonly replicas: number;
   readonly strategy?: NonNullable<V1Deployment["spec"]>["strategy"];

@@ -1,6 +1,15 @@
 import type { V1ConfigMap, V1Deployment, V1ObjectMeta, V1Pod, V1Service } from "@kubernetes/client-node";
 import { apiServerName, publicLabel, systemNamespace, vpnDestination, vpnPort } from "../names.ts";
-import { configMap, deployment, podIp, podName, seedMetadata, service, testbedImage } from "./objects.ts";
+import {
+  configMap,
+  deployment,
+  podIp,
+  podName,
+  readyWhen,
+  seedMetadata,
+  service,
+  testbedImage,
+} from "./objects.ts";
 
 const openVpnImage = "registry.example/openvpn:2.6";
 const serverPort = 1194;
@@ -90,7 +99,7 @@ function openVpnServer() {
       ),
     ],
     env: [podIp],
-    readinessProbe: { exec: { command: ["test", "-S", managementSocket] }, periodSeconds: 1 },
+    ...readyWhen("test", "-S", managementSocket),
     volumeMounts: [
       runMount,
       { name: "credentials", mountPath: "/srv/openvpn" },
@@ -199,7 +208,7 @@ export function vpnClientDeployment(): V1Deployment {
           ),
         ],
         env: [podName, { name: "VPN_ENDPOINT", value: `${apiServerName}:${vpnPort}` }],
-        readinessProbe: { exec: { command: ["test", "-e", connectedFile] }, periodSeconds: 1 },
+        ...readyWhen("test", "-e", connectedFile),
         lifecycle: { preStop: { exec: { command: ["/bin/sh", "-c", retirement] } } },
         volumeMounts: [
           runMount,

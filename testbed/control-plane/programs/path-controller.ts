@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
-import { promisify } from "node:util";
+import { isDeepStrictEqual, promisify } from "node:util";
 
 export interface PathControllerOptions {
   /** OpenVPN's management socket. */
@@ -49,7 +49,8 @@ interface VpnClient {
 
 class Path {
   readonly #options: PathControllerOptions;
-  #via: string | undefined;
+  /** The client whose connection the route was set for. */
+  #via: VpnClient | undefined;
   /** Address to connection. */
   #known = new Map<string, string>();
 
@@ -66,10 +67,10 @@ class Path {
     }
     this.#known = new Map(clients.map(({ id, address }) => [address, id]));
     const next = await choose(clients, this.#via);
-    if (next === undefined) return;
-    // The route goes with the device when the server is restarted, so it is set again each time.
-    await ip("route", "replace", range, "via", next, "dev", device);
-    if (next !== this.#via) console.error(`${range} by way of ${next}`);
+    // The route goes with the device when the server is restarted, and every connection with it.
+    if (next === undefined || isDeepStrictEqual(next, this.#via)) return;
+    await ip("route", "replace", range, "via", next.address, "dev", device);
+    console.error(`${range} by way of ${next.address}`);
     this.#via = next;
   }
 }
@@ -97,20 +98,22 @@ async function askForClients(socket: Socket, lines: AsyncIterator<string>): Prom
     if (done) throw new Error("OpenVPN has closed its management socket");
     if (value === "END") return clients;
     const fields = value.split("\t");
-    const [address, id] = [fields[3], fields[10]];
+    const address = fields[3];
+    // Numbers begin anew with the server, ports come again: together with the time they do not.
+    const id = [fields[2], fields[8], fields[10]].join(" ");
     // A client has no address until it has been let in.
-    if (fields[0] === "CLIENT_LIST" && address && id) clients.push({ address, id });
+    if (fields[0] === "CLIENT_LIST" && address) clients.push({ address, id });
   }
 }
 
 /** The client in use as long as it answers, else the first that does. */
 async function choose(
   clients: readonly VpnClient[],
-  current: string | undefined,
-): Promise<string | undefined> {
-  const addresses = clients.map(({ address }) => address);
-  const ordered = addresses.toSorted((a, b) => Number(b === current) - Number(a === current));
-  for (const address of ordered) if (await answers(address)) return address;
+  current: VpnClient | undefined,
+): Promise<VpnClient | undefined> {
+  const isCurrent = ({ address }: VpnClient) => Number(address === current?.address);
+  const ordered = clients.toSorted((a, b) => isCurrent(b) - isCurrent(a));
+  for (const client of ordered) if (await answers(client.address)) return client;
   return undefined;
 }
 
