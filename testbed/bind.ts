@@ -138,7 +138,7 @@ function server(
     arguments: ["-4", "-g", "-n", "1", "-c", join(folder, "named.conf")],
     logFile: join(folder, "named.log"),
     probe: (signal) => probeZone(port, zone, signal),
-    readyWithinMs: 30_000,
+    readyWithinMs: 240_000,
   });
 }
 

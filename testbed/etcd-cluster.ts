@@ -120,7 +120,7 @@ export class EtcdClusterBed {
       ],
       logFile: join(this.#dir, `${name}.log`),
       probe: async (signal) => void (await getWithCertificate(`${endpoint}${path}`, this.tls, signal)),
-      readyWithinMs: 60_000,
+      readyWithinMs: 240_000,
     });
   }
 

@@ -73,7 +73,7 @@ export async function prepareEtcd(options: EtcdOptions): Promise<EtcdServer> {
     ],
     logFile: join(dir, `${name}.log`),
     probe: (signal) => probeHealth(endpoint, tls?.client, signal),
-    readyWithinMs: 60_000,
+    readyWithinMs: 240_000,
   });
   return { name, endpoint, dataDir, server, ...(tls === undefined ? {} : { tls: tls.client }) };
 }

@@ -246,7 +246,7 @@ function makeServer(
     ...inside(place, command, args),
     logFile: join(dir, `${what}.log`),
     probe,
-    readyWithinMs: 60_000,
+    readyWithinMs: 240_000,
   });
 }
 

@@ -52,7 +52,7 @@ export async function startTemporal(options: {
     ],
     logFile: join(options.dir, "temporal.log"),
     probe: () => describeNamespace(address),
-    readyWithinMs: 60_000,
+    readyWithinMs: 240_000,
   });
   await server.start();
   return { address, namespace, uiUrl: `http://127.0.0.1:${uiPort}`, databaseFile, server };

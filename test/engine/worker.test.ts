@@ -84,7 +84,7 @@ describe("the worker process", () => {
       String(metrics),
     ];
     const worker = runNode(WORKER, "--config", config, ...ports);
-    await expect.poll(() => worker.lines, { timeout: 30_000 }).toContain("ready");
+    await expect.poll(() => worker.lines, { timeout: 240_000 }).toContain("ready");
     expect((await fetch(`http://127.0.0.1:${health}/healthz`)).status).toBe(200);
     expect((await fetch(`http://127.0.0.1:${health}/readyz`)).status).toBe(200);
     expect((await fetch(`http://127.0.0.1:${health}/secrets`)).status).toBe(404);

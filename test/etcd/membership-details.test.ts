@@ -43,7 +43,7 @@ describe("hashes", () => {
     }
     const endpoints = bed.source.map(({ endpoint }) => endpoint);
     using cluster = new CompactedMeanwhile({ name: "etcd-main", endpoints, tls: readTls(bed.bed.tls) });
-    const proof = await proveEqualHashes(cluster, within(60_000));
+    const proof = await proveEqualHashes(cluster, within(120_000));
     expect(proof.revision).toBeGreaterThanOrEqual(compacted);
     expect(proof.members).toHaveLength(3);
     await writer.stop();

@@ -71,7 +71,7 @@ export async function startCluster() {
     },
     /** Adds a member as a learner and starts it. */
     async join(member: ClusterMember): Promise<MemberId> {
-      const id = await addLearner(cluster, member.peerUrl, within(30_000));
+      const id = await addLearner(cluster, member.peerUrl, within(120_000));
       const { members } = await listMembers(cluster);
       const names = members.map(({ name, peerUrls }) => `${name || member.name}=${peerUrls[0]}`);
       await bed.join(member, names);

@@ -25,8 +25,8 @@ beforeAll(async () => {
   bed = await startCluster();
   for (const member of bed.destination) {
     const id = await bed.join(member);
-    await awaitInSync(bed.cluster, id, LIMIT, within(30_000));
-    await promote(bed.cluster, id, within(30_000));
+    await awaitInSync(bed.cluster, id, LIMIT, within(120_000));
+    await promote(bed.cluster, id, within(120_000));
   }
   const session = {
     hosting: { credentials: async () => readTls(bed.bed.tls), requireClaim: async () => undefined },

@@ -71,7 +71,7 @@ async function start(
 async function work(on: ControlPlaneClients, requests: number): Promise<void> {
   const until = on.pulse().requests + requests;
   await vi.waitFor(() => expect(on.pulse().requests).toBeGreaterThan(until), {
-    timeout: 60_000,
+    timeout: 240_000,
     interval: 100,
   });
 }
@@ -189,7 +189,7 @@ describe("clients of a control plane", () => {
     for (const server of bed.servers) await server.start();
     await work(on, 100);
     await vi.waitFor(() => expect(on.watches.every(({ watcher }) => watcher.log.relists > 0)).toBe(true), {
-      timeout: 60_000,
+      timeout: 240_000,
       interval: 100,
     });
     const result = await on.conclude();

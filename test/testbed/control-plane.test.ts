@@ -37,7 +37,7 @@ import { identityOf } from "../../testbed/process-identity.ts";
 import { waitUntilGone } from "./wait.ts";
 
 const run = promisify(execFile);
-const soon = { everyMs: 100, deadlineMs: 60_000 };
+const soon = { everyMs: 100, deadlineMs: 240_000 };
 
 describe("the test bed for control planes", () => {
   let dir: string;
@@ -163,7 +163,7 @@ describe("the test bed for control planes", () => {
     const address = (await awaitServices(api, [service])).get("vpn-seed-server")?.ingressIp;
     const vpn = loadConfig(testbed.configFile).controlPlanes[controlPlane]?.vpn;
     if (vpn === undefined) throw new Error("the VPN is not in the configuration");
-    await makeBridge(moved(), vpn, "destination", `${address}:${vpnPort}`, AbortSignal.timeout(60_000));
+    await makeBridge(moved(), vpn, "destination", `${address}:${vpnPort}`, AbortSignal.timeout(240_000));
     await pollUntil(
       "the pod answers seed-b",
       async () => (await askEchoFrom("seed-b")) !== "" || "nothing",

@@ -80,7 +80,7 @@ describe("a seed", () => {
         const { items } = await core.listNamespacedPod({ namespace: "default" });
         expect(items.map(({ status }) => status?.phase)).toEqual(["Pending", "Pending"]);
       },
-      { timeout: 30_000, interval: 200 },
+      { timeout: 240_000, interval: 200 },
     );
   });
 

@@ -34,5 +34,5 @@ async function awaitAnswer(api: ApiServer, path: string): Promise<void> {
     const { status, body } = await api.request({ path, timeoutMs: 5_000 });
     return status === 200 || `${status} ${body.slice(0, 300)}`;
   };
-  await pollUntil(`GET ${path} at ${api.name} answers`, ask, { everyMs: 100, deadlineMs: 60_000 });
+  await pollUntil(`GET ${path} at ${api.name} answers`, ask, { everyMs: 100, deadlineMs: 240_000 });
 }

@@ -53,6 +53,6 @@ export async function kubeletServer(options: KubeletOptions): Promise<ServerSpec
     arguments: ["netns", "exec", namespace, process.execPath, main, ...flags],
     logFile,
     probe: async () => void (await readFile(join(dir, "ready"))),
-    readyWithinMs: 60_000,
+    readyWithinMs: 240_000,
   };
 }

@@ -102,7 +102,7 @@ describe.skipIf(whyNot)(`an aborted move of a control plane${whyNot ? ` (${whyNo
       await api.json({ method: "DELETE", path });
       await pollUntil("it is gone", async () => (await api.find({ path })) === undefined || "still there", {
         everyMs: 100,
-        deadlineMs: 60_000,
+        deadlineMs: 240_000,
       });
       await expectSettledIn(bed, "seed-a");
     },

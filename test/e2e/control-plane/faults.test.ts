@@ -210,7 +210,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
       await pollUntil(
         `${controller} is stopped`,
         async () => (await source.workload("deployments", controller))?.spec.replicas === 0 || "not yet",
-        { everyMs: 20, deadlineMs: 60_000 },
+        { everyMs: 20, deadlineMs: 240_000 },
       );
       // As by a controller in its last moments.
       await testbed.seeds[here].api.json({ method: "POST", path: secrets, body: renewed });
@@ -242,7 +242,7 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
           ({ status }) => `${status}`,
           () => true as const,
         ),
-      { everyMs: 200, deadlineMs: 60_000 },
+      { everyMs: 200, deadlineMs: 240_000 },
     );
   }
 

@@ -8,7 +8,7 @@ import { makeWorker } from "./worker.ts";
 /** How long a zombie is left beside its successor at least: it writes at once if anything lets it. */
 const AWAKE_MS = 3_000;
 
-const AT_WORK_WITHIN_MS = 60_000;
+const AT_WORK_WITHIN_MS = 240_000;
 const TAKEN_OVER_WITHIN_MS = 120_000;
 const LOOK_EVERY_MS = 10;
 const STARTED = proto.temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED;

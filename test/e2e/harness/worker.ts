@@ -20,6 +20,6 @@ export async function makeWorker(config: string, ...more: string[]): Promise<Ser
       const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
       if (!answer.ok) throw new Error(`/readyz answered ${answer.status}`);
     },
-    readyWithinMs: 60_000,
+    readyWithinMs: 240_000,
   });
 }

@@ -129,7 +129,7 @@ async function untilRefused(objects: Objects, body: object): Promise<void> {
     if (status === 201) await objects.remove(`${CONFIG_MAPS}/${metadata.name}`);
     return status === 400 || status === 403 || status === 422 || String(status);
   };
-  await pollUntil(`${metadata.name} is refused`, look, { everyMs: 100, deadlineMs: 30_000 });
+  await pollUntil(`${metadata.name} is refused`, look, { everyMs: 100, deadlineMs: 240_000 });
 }
 
 /** A webhook of the tenant, that refuses ConfigMaps called `hooked`. */

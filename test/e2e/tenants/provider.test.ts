@@ -70,7 +70,7 @@ async function expectSeen(shard: "root" | "shard-1", consumers: readonly Actor[]
       const named = seen.filter((object) => object.endsWith(`/${name}`));
       return isDeepStrictEqual(named, wanted) || named.join(", ");
     };
-    await pollUntil(`${shard} shows ${wanted.join(", ")}`, look, { everyMs: 200, deadlineMs: 30_000 });
+    await pollUntil(`${shard} shows ${wanted.join(", ")}`, look, { everyMs: 200, deadlineMs: 240_000 });
   }
 }
 
@@ -112,7 +112,7 @@ describe("a provider with consumers on both shards", () => {
     expect(now.status?.["identityHash"]).toBe(identityHash);
     expect(await keysOf(bed.store("root"), provider.cluster)).toEqual([]);
     const look = async () => (await replicatedFor(provider)) === replicated || "not yet";
-    await pollUntil("roles are replicated again", look, { everyMs: 100, deadlineMs: 30_000 });
+    await pollUntil("roles are replicated again", look, { everyMs: 100, deadlineMs: 240_000 });
   });
 
   test("still sees and writes what is its own and what it has claimed, on both shards", async () => {

@@ -44,7 +44,7 @@ async function makeCrd(plural: string, kind: string, versions = ["v1"]): Promise
     const { status } = await bed.frontProxy.request({ path });
     return status === 200 || String(status);
   };
-  await pollUntil(`${path} is served`, look, { everyMs: 50, deadlineMs: 30_000 });
+  await pollUntil(`${path} is served`, look, { everyMs: 50, deadlineMs: 240_000 });
 }
 
 interface First {
