@@ -33,16 +33,6 @@ import { rulesBroken, watchQuorum } from "./quorum.ts";
 import type { QuorumWatch } from "./quorum.ts";
 import { apiAddress, expectSettledIn, membersOf } from "./restored.ts";
 
-/** In the order of a move. A thorough run kills the worker in each of them, otherwise in every other one. */
-const KILLED_IN = [
-  "joinDestinationPeers",
-  "soak",
-  "stopSourceControllers",
-  "handOverControllers",
-  "commitQuorum",
-  "removeSourcePeers",
-];
-
 describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNot})` : ""}`, () => {
   let bed: ControlPlaneBed;
   /** Where the control plane is. */
@@ -84,7 +74,14 @@ describe.skipIf(whyNot)(`faults while a control plane moves${whyNot ? ` (${whyNo
     const clients = await ControlPlaneClients.start(options);
     const to = otherSeed(here);
     const move = await startTo(bed, to, { timeouts: IMPATIENT });
-    for (const activity of isThorough ? KILLED_IN : KILLED_IN.filter((_, index) => index % 2 === 0)) {
+    for (const activity of [
+      "joinDestinationPeers",
+      "soak",
+      "stopSourceControllers",
+      "handOverControllers",
+      "commitQuorum",
+      "removeSourcePeers",
+    ]) {
       await untilPending(move, activity);
       await bed.worker.kill();
       await bed.worker.start();
