@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { withWritesHeld } from "../../../activities/control-plane/hold.ts";
 import type { ApiServer } from "../../../kubernetes/api-server.ts";
 import { ControlPlaneClients } from "../../../testbed/control-plane/workload/clients.ts";
-import { historyText } from "../harness/moves.ts";
+import { attemptsOf, historyText, untilPending } from "../harness/moves.ts";
 import { expectUnharmed } from "./clients.ts";
 import { openBed, otherSeed, whyNot } from "./bed.ts";
 import type { ControlPlaneBed } from "./bed.ts";
-import { startTo } from "./moves.ts";
+import { IMPATIENT, startTo } from "./moves.ts";
 import { watchQuorum } from "./quorum.ts";
 import { expectSettledIn, holdsAt, secretLines } from "./restored.ts";
 
@@ -68,12 +68,16 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
     const clients = await ControlPlaneClients.start({
       kubeconfig: shoot.kubeconfig,
       dnsServers: dns.servers,
-      requestsPerSecond: 35,
-      watches: 20,
+      requestsPerSecond: 20,
+      watches: 10,
     });
     await using quorum = watchQuorum(bed);
     const to = "seed-b";
-    const move = await startTo(bed, to);
+    const move = await startTo(bed, to, { timeouts: IMPATIENT });
+    // The worker dies in the middle of it.
+    await untilPending(move, "commitQuorum");
+    await bed.worker.kill();
+    await bed.worker.start();
     const report = await move.result();
     const result = await clients.conclude();
 
@@ -84,6 +88,7 @@ describe.skipIf(whyNot)(`a control plane in use${whyNot ? ` (${whyNot})` : ""}`,
     expect(result.requests).toBeGreaterThan(500);
     expect(await quorum.problems()).toEqual([]);
     await expectSettledIn(bed, to);
+    expect((await attemptsOf(move)).get("commitQuorum")).toBeGreaterThan(1);
     const { events, text } = await historyText(move);
     expect(events).toBeLessThan(250);
     const told = text + readFileSync(bed.worker.spec.logFile, "utf8");

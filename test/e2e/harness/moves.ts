@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { WorkflowHandle } from "@temporalio/client";
+import proto from "@temporalio/proto";
 import { displayKey, logicalClusterKey, prefixRange } from "../../../etcd/keys.ts";
 import type { LogicalCluster } from "../../../kubernetes/kcp/logical-cluster.ts";
 import type { EndDetails } from "../../../workflows/engine/run.ts";
@@ -149,6 +150,9 @@ export async function pendingActivities(move: AnyMove): Promise<string[]> {
   return (raw.pendingActivities ?? []).map(({ activityType }) => activityType?.name ?? "?");
 }
 
+/** Of an activity that a worker has taken. */
+export const STARTED = proto.temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED;
+
 /** How many attempts the activities of a move have taken, the most of each name, as the history tells. */
 export async function attemptsOf(move: AnyMove): Promise<Map<string, number>> {
   const { events } = await move.fetchHistory();
@@ -181,9 +185,11 @@ export async function historyText(
 export async function untilPending(move: AnyMove, activity: string): Promise<void> {
   const isStuck = standstill();
   for (;;) {
-    const pending = await pendingActivities(move);
-    if (pending.includes(activity)) return;
-    if (isStuck(pending.join())) throw new Error(`${activity} was never seen running`);
+    const { raw } = await move.describe();
+    const running = (raw.pendingActivities ?? []).filter(({ state }) => state === STARTED);
+    const names = running.map(({ activityType }) => activityType?.name);
+    if (names.includes(activity)) return;
+    if (isStuck(names.join())) throw new Error(`${activity} was never seen running`);
     await delay(LOOK_EVERY_MS);
   }
 }

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
-import proto from "@temporalio/proto";
 import { pollUntil } from "../../../kubernetes/wait.ts";
 import type { Server } from "../../../testbed/process.ts";
+import { STARTED } from "./moves.ts";
 import type { AnyMove } from "./moves.ts";
 import { makeWorker } from "./worker.ts";
 
@@ -11,7 +11,6 @@ const AWAKE_MS = 3_000;
 const AT_WORK_WITHIN_MS = 240_000;
 const TAKEN_OVER_WITHIN_MS = 120_000;
 const LOOK_EVERY_MS = 10;
-const STARTED = proto.temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED;
 
 type Watched = Pick<AnyMove, "describe" | "fetchHistory">;
 
