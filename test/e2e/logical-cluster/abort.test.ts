@@ -50,7 +50,7 @@ describe("abort before the switch", () => {
     },
   );
 
-  test("while a large copy runs, in the middle of it", async () => {
+  test.runIf(isThorough)("while a large copy runs, in the middle of it", async () => {
     const large = await makeTenant(bed, "root", await makeProvider(bed, "root"));
     await putConfigMaps(bed.store("root"), large.cluster, 10_000, { payload: "x".repeat(500) });
     const move = await startMove(bed, { logicalCluster: large.path, to: "shard-1" });
@@ -108,7 +108,7 @@ describe("abort after the switch", () => {
   });
 });
 
-test("a cluster whose moves were all aborted moves at last", async () => {
+test.runIf(isThorough)("a cluster whose moves were all aborted moves at last", async () => {
   const to = (await runningOn(tenant)) === "root" ? "shard-1" : "root";
   const served = await contents(tenant.objects);
   const move = await startMove(bed, { logicalCluster: tenant.path, to });

@@ -29,7 +29,7 @@ async function historyOf(objects: number): Promise<Awaited<ReturnType<typeof his
 
 test("the history of a move does not grow with its data, and holds neither objects nor secrets; nor does a worker's log", async () => {
   const small = await historyOf(500);
-  const large = await historyOf(5_000);
+  const large = await historyOf(3_000);
   expect(large.events).toBeLessThan(150);
   // A longer copy reports more often; each report is a signal and its workflow task. What it does are as many steps.
   expect(large.activities - small.activities).toBeLessThan(6);

@@ -45,29 +45,34 @@ describe("the inactive fence, and a move back", () => {
     token = await makeRobot(tenant.objects);
     await makeOwned(tenant);
   });
-  test.each([
+  const ways = [
     ["shard-1", "inactive"],
     ["root", "migration"],
-  ] as const)("moves to %s with the fence %s, and the origin serves all others again", async (to, fence) => {
-    const served = await contents(tenant.objects);
-    const writers = writeToBothShards(bed, tenant, token);
-    const report = await runMove(bed, { logicalCluster: tenant.path, to, fence });
-    expect(report).toMatchObject({ fence, verified: true, to, cleaned: { conflicts: [] } });
-    await writers.expectOneAfterTheOther(other(to), to);
-    const now = await contents(tenant.objects);
-    for (const [path, object] of served) expect(now.get(path)).toEqual(object);
-    await expectSettledOn(bed, tenant, to);
-    for (const { api } of Object.values(bed.shards)) {
-      expect(await api.request({ path: ANY_CLUSTER })).toMatchObject({ status: 200 });
-    }
-    await expectAlive(tenant);
-  });
+  ] as const;
+  test.each(isThorough ? ways : ways.slice(0, 1))(
+    "moves to %s with the fence %s, and the origin serves all others again",
+    async (to, fence) => {
+      const served = await contents(tenant.objects);
+      const writers = writeToBothShards(bed, tenant, token);
+      const report = await runMove(bed, { logicalCluster: tenant.path, to, fence });
+      expect(report).toMatchObject({ fence, verified: true, to, cleaned: { conflicts: [] } });
+      await writers.expectOneAfterTheOther(other(to), to);
+      const now = await contents(tenant.objects);
+      for (const [path, object] of served) expect(now.get(path)).toEqual(object);
+      await expectSettledOn(bed, tenant, to);
+      for (const { api } of Object.values(bed.shards)) {
+        expect(await api.request({ path: ANY_CLUSTER })).toMatchObject({ status: 200 });
+      }
+      await expectAlive(tenant);
+    },
+  );
 });
 
 describe("a fence budget that cannot be kept", () => {
   test("takes the fence off again, so that users go on and the move can be aborted", async () => {
-    const { cluster } = tenant;
-    const input = { logicalCluster: tenant.path, to: "shard-1", fenceBudgetMs: 2_000 };
+    const patient = await makeTenant(bed, "root", await makeProvider(bed, "root"));
+    const { cluster } = patient;
+    const input = { logicalCluster: cluster, to: "shard-1", fenceBudgetMs: 2_000 };
     // The store that the switch is written to stands still from the moment in which the fence is asked for.
     const { seen } = await nextChange(
       bed.store("shard-1"),
@@ -89,8 +94,8 @@ describe("a fence budget that cannot be kept", () => {
     expect(lastError?.message).toContain("in 2000 ms");
     await abort(move);
     expect(await failureOf(move.result())).toMatchObject({ type: "Aborted" });
-    await expectSettledOn(bed, tenant, "root");
-    await expectAlive(tenant);
+    await expectSettledOn(bed, patient, "root");
+    await expectAlive(patient);
   });
 });
 

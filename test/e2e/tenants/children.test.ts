@@ -36,17 +36,20 @@ async function expectReachable(): Promise<void> {
   }
 }
 
-test.each(["shard-1", "root"] as const)("moves to %s, and its children stay where they are", async (to) => {
-  const moved = await runMove(bed, { logicalCluster: parent.path, to });
-  expect(moved).toMatchObject({ verified: true, to, cleaned: { conflicts: [] } });
-  await expectReachable();
-  for (const shard of SHARDS) {
-    const name = `after-${to}-on-${shard}`;
-    const child = await makeChild(name, shard);
-    await deleteWorkspace({ kubeconfig: bed.kubeconfig, parent: parent.path, name });
-    await expectNoTrace(bed, child.cluster);
-  }
-});
+test.each((["shard-1", "root"] as const).slice(0, isThorough ? 2 : 1))(
+  "moves to %s, and its children stay where they are",
+  async (to) => {
+    const moved = await runMove(bed, { logicalCluster: parent.path, to });
+    expect(moved).toMatchObject({ verified: true, to, cleaned: { conflicts: [] } });
+    await expectReachable();
+    for (const shard of SHARDS) {
+      const name = `after-${to}-on-${shard}`;
+      const child = await makeChild(name, shard);
+      await deleteWorkspace({ kubeconfig: bed.kubeconfig, parent: parent.path, name });
+      await expectNoTrace(bed, child.cluster);
+    }
+  },
+);
 
 test.runIf(isThorough)(
   "a child moves while its parent is on the other shard, and is deleted with it",
