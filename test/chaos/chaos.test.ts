@@ -30,11 +30,9 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
     .map((cells) => cells.filter((cell) => wanted.test(cellName(cell))))
     .filter((cells) => cells.length > 0);
   const isNoticed = (cells: Cell<P>[]) => cells.every(({ fault }) => !fault.hidden);
-  const drawn = isWhole || REHOME_CHAOS_MOVES ? all : all.filter(isNoticed);
+  const few = () => all.filter(isNoticed).slice(0, 1).map(everyOther);
   const moves =
-    isWhole || REHOME_CHAOS_MOVES
-      ? drawn.slice(0, Number(REHOME_CHAOS_MOVES ?? drawn.length))
-      : drawn.slice(0, 1).map((cells) => cells.filter((_, index) => index % 2 === 1));
+    isWhole || REHOME_CHAOS_MOVES ? all.slice(0, Number(REHOME_CHAOS_MOVES ?? all.length)) : few();
   describe.skipIf(without)(`${kind.name} under faults${without ? ` (${without})` : ""}`, () => {
     let place: Opened<P>;
     let usual: Usual;
@@ -74,6 +72,10 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
       },
     );
   });
+}
+
+function everyOther<T>(items: readonly T[]): T[] {
+  return items.filter((_, index) => index % 2 === 1);
 }
 
 function titleOf(cells: readonly Cell<never>[], index: number): string {

@@ -11,17 +11,19 @@ export type ControlPlaneMove = WorkflowHandle<typeof controlPlaneMigration>;
 /** As short as the bed's TTL and leases allow, so that a test is about the move. */
 const BRISK = { soakMs: 2_000, switchTtlSeconds: 1, drainMs: 3_000 };
 
+/** The steps in which tests kill the worker, in the order of a move. */
+export const KILLED_IN = [
+  "joinDestinationPeers",
+  "soak",
+  "stopSourceControllers",
+  "handOverControllers",
+  "commitQuorum",
+  "removeSourcePeers",
+];
+
 /** A dead worker is noticed by the silence of its activities. */
 export const IMPATIENT = Object.fromEntries(
-  [
-    "exposeSourcePeers",
-    "joinDestinationPeers",
-    "soak",
-    "stopSourceControllers",
-    "handOverControllers",
-    "commitQuorum",
-    "removeSourcePeers",
-  ].map((name) => [name, { heartbeatMs: 3_000 }]),
+  ["exposeSourcePeers", ...KILLED_IN].map((name) => [name, { heartbeatMs: 3_000 }]),
 );
 
 /** Starts a move with this input, unchecked as it is: also what is no valid input. */
