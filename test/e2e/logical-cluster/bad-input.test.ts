@@ -40,7 +40,9 @@ function isAftermath(key: string): boolean {
   const isObject = key.includes("/core.kcp.io/logicalclusters/") && !key.includes(`/${workspace.cluster}/`);
   // Half an hour after nobody binds them any more (kcp v0.32.3, pkg/reconciler/apis/crdcleanup).
   const isUnbound = key.includes("/customresourcedefinitions/system:bound-crds/");
-  return isObject || isUnbound || key.includes("/apis.kcp.io/apiexportendpointslices/");
+  // What a binding is bound to, told again whenever that or what serves it changes.
+  const isBinding = key.includes("/apis.kcp.io/apibindings/");
+  return isObject || isUnbound || isBinding || key.includes("/apis.kcp.io/apiexportendpointslices/");
 }
 
 async function expectNothingWritten(): Promise<void> {
