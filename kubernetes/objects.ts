@@ -113,6 +113,33 @@ export async function merge<T>(api: ApiServer, path: string, patch: object): Pro
   return await api.json<T>({ method: "PATCH", path, body: patch });
 }
 
+/**
+ * Sets annotations of an object, or removes them with null, unless it is so already: on the object as it was read before
+ * `check`, so that an attempt that is frozen in between changes nothing that another has decided since.
+ * @param check throws when a newer attempt has taken over
+ * @throws ApiError 404 where there is no such object
+ */
+export async function annotateChecked(
+  api: ApiServer,
+  path: string,
+  annotations: Readonly<Record<string, string | null>>,
+  check: () => Promise<void>,
+): Promise<void> {
+  for (;;) {
+    const { metadata } = await api.json<KubeObject>({ path });
+    const now = metadata.annotations ?? {};
+    if (Object.entries(annotations).every(([name, value]) => (now[name] ?? null) === value)) return;
+    await check();
+    const { resourceVersion } = metadata;
+    try {
+      await merge(api, path, { metadata: { resourceVersion, annotations } });
+      return;
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 409)) throw error;
+    }
+  }
+}
+
 /** Deletes an object unless it is gone already. */
 export async function removeObject(api: ApiServer, path: string, body?: object): Promise<void> {
   try {

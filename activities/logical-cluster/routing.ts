@@ -7,7 +7,7 @@ import {
   logicalClusterPath,
 } from "../../kubernetes/kcp/logical-cluster.ts";
 import type { LogicalCluster } from "../../kubernetes/kcp/logical-cluster.ts";
-import { merge } from "../../kubernetes/objects.ts";
+import { annotateChecked } from "../../kubernetes/objects.ts";
 import { pollUntil } from "../../kubernetes/wait.ts";
 import type { KcpSite } from "../../sites/kcp.ts";
 import { isDeleted } from "./deleted.ts";
@@ -117,18 +117,9 @@ async function changeOwner(
   const owner = spec?.owner;
   if (owner?.resource !== "workspaces") return;
   const path = clusterPath(owner.cluster, `/apis/tenancy.kcp.io/v1alpha1/workspaces/${owner.name}`);
-  for (;;) {
-    const workspace = await proxy.findServed<LogicalCluster>({ path });
-    const now = workspace?.metadata.annotations ?? {};
-    if (!workspace || Object.entries(annotations).every(([name, value]) => (now[name] ?? null) === value))
-      return;
-    await check();
-    const metadata = { annotations, resourceVersion: workspace.metadata["resourceVersion"] };
-    try {
-      await merge(proxy, path, { metadata });
-      return;
-    } catch (error) {
-      if (!(error instanceof ApiError && error.status === 409)) throw error;
-    }
+  try {
+    await annotateChecked(proxy, path, annotations, check);
+  } catch (error) {
+    if (!(error instanceof ApiError && error.reason === "NotFound")) throw error;
   }
 }

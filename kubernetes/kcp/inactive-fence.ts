@@ -1,6 +1,7 @@
 import { ApiError } from "../api-server.ts";
 import type { Fence, FenceTarget } from "./fence.ts";
-import { ANNOTATION, annotateChecked, logicalClusterPath } from "./logical-cluster.ts";
+import { annotateChecked } from "../objects.ts";
+import { ANNOTATION, logicalClusterPath } from "./logical-cluster.ts";
 import type { LogicalCluster } from "./logical-cluster.ts";
 
 /**
@@ -35,7 +36,7 @@ export class InactiveFence implements Fence {
 
   async lift(): Promise<void> {
     const { shard, cluster, check } = this.#target;
-    await annotateChecked(shard, cluster, { name: ANNOTATION.inactive, value: null }, check);
+    await annotateChecked(shard, logicalClusterPath(cluster), { [ANNOTATION.inactive]: null }, check);
   }
 
   async dismantle(): Promise<void> {

@@ -1,4 +1,3 @@
-import { ApiError } from "../api-server.ts";
 import type { ApiServer } from "../api-server.ts";
 
 /** The fields of kcp's LogicalCluster (core.kcp.io/v1alpha1) that a move reads or writes; the rest is carried along. */
@@ -53,31 +52,6 @@ export async function annotate(
   value: string | null,
 ): Promise<void> {
   await patchLogicalCluster(server, cluster, { metadata: { annotations: { [name]: value } } });
-}
-
-/**
- * The same unless it is so already, on the object as it was read before `check`: an attempt that is frozen in between changes
- * nothing that another has decided since.
- * @param check throws when a newer attempt has taken over
- */
-export async function annotateChecked(
-  server: ApiServer,
-  cluster: string,
-  { name, value }: { readonly name: string; readonly value: string | null },
-  check: () => Promise<void>,
-): Promise<void> {
-  for (;;) {
-    const { metadata } = await server.json<LogicalCluster>({ path: logicalClusterPath(cluster) });
-    if ((metadata.annotations?.[name] ?? null) === value) return;
-    await check();
-    const { resourceVersion } = metadata;
-    try {
-      const annotations = { [name]: value };
-      return await patchLogicalCluster(server, cluster, { metadata: { resourceVersion, annotations } });
-    } catch (error) {
-      if (!(error instanceof ApiError && error.status === 409)) throw error;
-    }
-  }
 }
 
 /** Whether it carries the mark, in either of its names, that makes its shard refuse all requests. */

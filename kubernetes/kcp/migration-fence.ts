@@ -2,8 +2,8 @@ import { ApiError } from "../api-server.ts";
 import type { ApiServer } from "../api-server.ts";
 import { FenceTakenError } from "./fence.ts";
 import type { Fence, FenceClaim, FenceTarget } from "./fence.ts";
-import { ANNOTATION, annotateChecked, clusterPath } from "./logical-cluster.ts";
-import { removeObject } from "../objects.ts";
+import { ANNOTATION, clusterPath, logicalClusterPath } from "./logical-cluster.ts";
+import { annotateChecked, removeObject } from "../objects.ts";
 import { pollUntil } from "../wait.ts";
 
 interface Migration {
@@ -88,8 +88,8 @@ export class MigrationFence implements Fence {
     await this.#change(({ spec }) => !isPartOf(ours, spec) && { spec: ours });
     // By id, as kcp compares it; the workspace may be configured by its path.
     const home = metadata.annotations?.[ANNOTATION.cluster];
-    const claim = { name: ANNOTATION.migrating, value: `${home}:${this.#name}` };
-    await annotateChecked(shard, cluster, claim, this.#target.check);
+    const claim = { [ANNOTATION.migrating]: `${home}:${this.#name}` };
+    await annotateChecked(shard, logicalClusterPath(cluster), claim, this.#target.check);
   }
 
   async set({ atOnce, signal }: { atOnce: boolean; signal: AbortSignal }): Promise<void> {
