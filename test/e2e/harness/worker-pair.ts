@@ -9,6 +9,8 @@ import { makeWorker } from "./worker.ts";
 const AWAKE_MS = 3_000;
 
 const AT_WORK_WITHIN_MS = 240_000;
+/** A move of which nothing is under way for so long waits at a gate, or has ended. */
+const IDLE_MS = 5_000;
 const TAKEN_OVER_WITHIN_MS = 120_000;
 const LOOK_EVERY_MS = 10;
 
@@ -62,7 +64,7 @@ export class WorkerPair {
   /**
    * Stops the worker as it stands, with all its connections and thoughts, amid a step of this move, and starts another.
    *
-   * @returns undefined when it has not been caught at work within a minute.
+   * @returns undefined when it has not been caught at work.
    */
   async freeze(move: Watched): Promise<Frozen | undefined> {
     const server = this.#current;
@@ -108,14 +110,16 @@ function isOf({ pid }: Server, identity: string | null | undefined): boolean {
 
 /** @returns the ids of the activities whose attempts the frozen worker has; undefined, and it runs on, when there are none. */
 async function freezeAtWork(server: Server, move: Watched): Promise<string[] | undefined> {
+  let busyAt = performance.now();
   const held = async () => {
-    const { pendingActivities } = (await move.describe()).raw;
-    return (pendingActivities ?? [])
-      .filter((pending) => pending.state === STARTED && isOf(server, pending.lastWorkerIdentity))
+    const { pendingActivities: pending, pendingWorkflowTask: task } = (await move.describe()).raw;
+    if (task || (pending ?? []).length > 0) busyAt = performance.now();
+    return (pending ?? [])
+      .filter(({ state, lastWorkerIdentity: at }) => state === STARTED && isOf(server, at))
       .map(({ activityId }) => activityId!);
   };
   const end = performance.now() + AT_WORK_WITHIN_MS;
-  while (performance.now() < end) {
+  while (performance.now() < Math.min(end, busyAt + IDLE_MS)) {
     if ((await held()).length > 0) {
       await server.freeze();
       const ids = await held();
