@@ -190,8 +190,8 @@ describe("members that are down", () => {
   });
 });
 
-describe("a watch at a member that has lost its quorum", () => {
-  test("ends, instead of telling nothing for ever", async () => {
+describe("a member that has lost its quorum", () => {
+  test("ends a watch, instead of telling nothing for ever, and knows no leader", async () => {
     const [first, ...others] = bed.source;
     const store = bed.store([first!]);
     const opened = Promise.withResolvers<void>();
@@ -206,6 +206,8 @@ describe("a watch at a member that has lost its quorum", () => {
     for (const { server } of others) await server!.freeze();
     try {
       expect(String(await ended)).toMatch(/no leader/);
+      const { answered } = await bed.cluster.locate();
+      expect(answered.map(({ status }) => status.leader)).toEqual([undefined]);
     } finally {
       for (const { server } of others) server!.thaw();
       store.close();
