@@ -36,6 +36,8 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
   describe.skipIf(without)(`${kind.name} under faults${without ? ` (${without})` : ""}`, () => {
     let place: Opened<P>;
     let usual: Usual;
+    /** What is broken must not be blamed on the next move. It stays open until then, for whoever tells of the failure. */
+    let isBroken = false;
     const outcomes: Outcome[] = [];
     beforeAll(async () => {
       place = await kind.open();
@@ -52,6 +54,11 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
     test.each(moves.map((cells, index) => [titleOf(cells, index), cells] as const))(
       "%s",
       async (_, cells) => {
+        if (isBroken) {
+          await place.close();
+          place = await kind.open();
+          isBroken = false;
+        }
         try {
           const struck = await strikeMoves({ kind, place, usual, seed }, cells);
           outcomes.push(...struck);
@@ -64,9 +71,7 @@ function describeKind<P extends Place>(kind: Kind<P>, without?: string): void {
           expect(struck.filter(({ broken, hit }) => broken.length > 0 || !hit)).toEqual([]);
         } catch (error) {
           process.stdout.write(`${cells.map(cellName).join("; ")}: ${String(error)}\n`);
-          // What is broken must not be blamed on the next move.
-          await place.close();
-          place = await kind.open();
+          isBroken = true;
           throw error;
         }
       },
